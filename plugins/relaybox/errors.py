@@ -181,7 +181,7 @@ class StoreUnreachable(Transient):
 
 
 class CredentialsUnavailable(Transient):
-    """Airflow could not give the token that a store's connection asks for."""
+    """Airflow has no connection of a store now, or could not give the token that it asks for."""
 
 
 class StoreBusy(Transient):

@@ -30,7 +30,7 @@ from relaybox.airflow.links import SparkApplicationLink
 from relaybox.airflow.operators.settle import HopSettleOperator
 from relaybox.airflow.operators.transfer import HopTransferOperator
 from relaybox.airflow.retry_policy import DriverExitPolicy
-from relaybox.errors import ConfigurationError, StoreBusy, StoreUnreachable
+from relaybox.errors import ConfigurationError, CredentialsUnavailable, StoreBusy, StoreUnreachable
 from relaybox.hops.runners import BatchTooLarge, ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import find_free_port
@@ -317,15 +317,29 @@ def test_a_store_that_is_down_is_retried(connected: World, spark_submit: SparkSu
 
 
 @pytest.mark.parametrize("connection", ["RELAYBOX_HUB", "SPARK_DEFAULT"])
-def test_a_missing_connection_fails_at_once(
+def test_a_missing_connection_is_retried(
     connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch, connection: str
 ) -> None:
-    """Also Spark's own: without it, the hook would submit to a YARN that nobody has."""
+    """Also Spark's own: without it, the hook would submit to a YARN that nobody has. An attempt with the connection works."""
     connected.send("one")
-    monkeypatch.delenv(f"AIRFLOW_CONN_{connection}")
-    with pytest.raises(AirflowFailException, match=f"`{connection.lower()}`.*Add the connection in Airflow"):
-        transfer(connected, by_spark(connected))
+    with monkeypatch.context() as without:
+        without.delenv(f"AIRFLOW_CONN_{connection}")
+        with pytest.raises(CredentialsUnavailable, match=f"`{connection.lower()}`.*Add the connection in Airflow"):
+            transfer(connected, by_spark(connected))
     assert not spark_submit.was_called
+    transfer(connected, by_spark(connected))
+    assert spark_submit.was_called
+
+
+def test_a_confirmation_whose_connection_was_away_is_retried(connected: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited for the next watch, for up to five minutes, because it failed at once."""
+    connected.send("one")
+    connected.transfer_all()
+    with monkeypatch.context() as without:
+        without.delenv("AIRFLOW_CONN_RELAYBOX_HUB")
+        with pytest.raises(CredentialsUnavailable, match="Add the connection in Airflow"):
+            settle(connected, connected.first_hop)
+    assert settle(connected, connected.first_hop)
 
 
 def test_a_small_backlog_is_moved_by_the_task_itself(connected: World, spark_submit: SparkSubmit) -> None:

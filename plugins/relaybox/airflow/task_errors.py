@@ -7,15 +7,22 @@ from contextlib import contextmanager
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
-from relaybox.errors import Terminal
+from relaybox.errors import CredentialsUnavailable, Terminal
 
 
 @contextmanager
 def terminal_errors_fail_at_once() -> Iterator[None]:
-    """A terminal error fails the task without a retry; a transient one passes through, and is retried."""
+    """A terminal error fails the task without a retry; a transient one passes through, and is retried.
+
+    A connection that is missing may be back in seconds: a secrets backend restarts, somebody replaces the connection.
+
+    Raises:
+        AirflowFailException: the error was terminal.
+        CredentialsUnavailable: Airflow has no such connection now.
+    """
     try:
         yield
     except Terminal as error:
         raise AirflowFailException(str(error)) from error
     except AirflowNotFoundException as error:
-        raise AirflowFailException(f"{error}. Add the connection in Airflow, then clear the task.") from error
+        raise CredentialsUnavailable(f"{error}.", next_step="Add the connection in Airflow: the next attempt reads it.") from error
