@@ -137,7 +137,7 @@ def test_a_login_without_any_right_is_an_error(world: World, clusters: Mapping[s
         "owner", "schema", "objects", "rights", "store_name", "switches", "hops",
     }  # fmt: skip
     ((_, _, next_step),) = results["schema"]
-    assert next_step == "As the owner of the schema: grant relaybox_reader to stranger."
+    assert next_step == "As the owner of the schema: grant relaybox_reader to stranger;"
 
 
 REFUSING = """

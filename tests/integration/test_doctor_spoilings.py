@@ -287,7 +287,7 @@ def test_one_spoiled_thing_is_named_and_its_statement_corrects_it(store: World, 
         for statement in spoiling.corrected_by:
             assert statement.replace("{database}", database) in result["next_step"]
         if spoiling.check == "unlogged":  # several statements, in an order that foreign keys allow
-            administer(tuple(result["next_step"].partition(": ")[2].removesuffix(".").split("; ")))
+            administer(tuple(result["next_step"].partition(": ")[2].removesuffix(";").split("; ")))
             wait_until(lambda: _found()[1] == [], "the statements corrected it")
         elif spoiling.corrected_by:
             administer(spoiling.corrected_by)

@@ -71,6 +71,16 @@ def test_a_final_sqlstate_is_no_retry_in_any_language(code: str, tmp_path: Path,
             connect("store", application_name="test")
 
 
+def test_a_login_without_connect_is_told_what_to_grant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the SQLSTATE: user, password and dbname are right."""
+    with listener(refusing("42501", "geht leider nicht")) as port:
+        serve(tmp_path, monkeypatch, port, dbname="hub", user="Ada")
+        with pytest.raises(errors.StoreUnusable) as raised:
+            connect("store", application_name="test")
+    assert raised.value.next_step.startswith('As the owner of the database: grant connect on database hub to "Ada";')
+    assert "password" not in raised.value.next_step
+
+
 @pytest.mark.parametrize("code", PASSING)
 def test_any_other_sqlstate_is_worth_a_retry_whatever_its_words_say(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

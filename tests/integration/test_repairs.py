@@ -258,7 +258,8 @@ def test_one_change_by_hand_is_named_and_undone(world: World, teller: str, chang
     (found,) = named(defects(world))
     assert found.startswith(what.replace("teller", teller)) or found.replace(",", ", ").startswith(what)
     assert [one["severity"] for one in _doctor(1) if one["check"] in ("objects", "rights")] == ["error"]
-    assert init(world).repaired == (found,)
+    revoked = (f"revoked SELECT (grant option) on view relaybox.inbox from {teller}",) if "grant option" in change else ()
+    assert init(world).repaired == (found, *revoked)
     assert named(defects(world)) == []
     assert read_rights(world) == before
     kept = "select has_table_privilege(%s, 'relaybox.inbox', 'select') and has_table_privilege(%s, 'relaybox_internal.hop_out', 'select')"
@@ -343,19 +344,45 @@ def test_a_segment_that_retention_drops_meanwhile_stops_no_repair(world: World) 
     assert named(defects(world)) == []
 
 
-def test_a_superuser_s_init_leaves_every_object_to_the_owner(owned: World) -> None:
-    """What it makes of a store of another owner belongs to that owner, and the tables that are made later have their rights."""
+def test_rights_that_go_with_a_right_of_public_are_named(world: World, teller: str) -> None:
+    """`teller` granted on what it had with the grant option. Taking the right from PUBLIC takes it from the others too: a dry run says so."""
+    other = f"other_{teller}"
+    world.query(STORE, f"create role {other}")
+    try:
+        world.query(STORE, f"grant select on relaybox.inbox to {teller} with grant option")
+        world.query(STORE, f"set role {teller}; grant select on relaybox.inbox to public, {other}")
+        revoked = (
+            f"revoked SELECT (grant option) on view relaybox.inbox from {teller}",
+            f"revoked SELECT on view relaybox.inbox from {other}",
+        )
+        (planned,) = invoke("init", "--dry-run", "--json", STORE).document["stores"]
+        assert tuple(planned["repaired"]) == ("PUBLIC has SELECT on view relaybox.inbox", *revoked)
+        assert world.value(STORE, "select has_table_privilege(%s, 'relaybox.inbox', 'select')", other)
+        assert init(world).repaired == ("PUBLIC has SELECT on view relaybox.inbox", *revoked)
+        assert not world.value(STORE, "select has_table_privilege(%s, 'relaybox.inbox', 'select')", other)
+    finally:
+        world.query(STORE, f"drop owned by {other}; drop role {other}")
+
+
+def test_a_superuser_is_sent_to_the_owner_s_login(owned: World) -> None:
+    """Neither init nor a command that reads runs a function of the owner with the rights of a superuser; the owner's init repairs."""
     init(owned)
     owned.query(STORE, "drop function relaybox.lag(text)")
-    owned.query(STORE, "alter default privileges in schema relaybox_internal revoke select on tables from relaybox_driver")
     administrator = read_service(f"administer_{STORE}")
     break_service(STORE, user=administrator["user"], password=administrator.get("password", ""))
-    lost = "relaybox_driver lacks SELECT on new tables in schema relaybox_internal"
-    assert init(owned).repaired == ("function relaybox.lag(text) is missing", lost)
-    owner = "select proowner::regrole::text from pg_proc where oid = 'relaybox.lag(text)'::regprocedure"
-    assert owned.value(STORE, owner) == "app_owner"
-    owned.query(STORE, "select relaybox_internal.ensure_outbox_segments(9)")
-    assert named(defects(owned)) == []
+    with pytest.raises(
+        errors.StoreUnusable, match="may do more than app_owner, which owns schema relaybox: it is a superuser"
+    ) as refused:
+        init(owned)
+    assert "Log in as app_owner (user=app_owner in the service file); then run: relaybox init" in refused.value.next_step
+    for command in ("status", "doctor"):
+        done = invoke(command)
+        assert done.exit_code != 0
+        assert "is a superuser, and app_owner, which owns schema relaybox, is not" in " ".join(
+            (done.stdout + done.stderr).split()
+        )
+    break_service(STORE, user="app_owner", password="secret")
+    assert init(owned).repaired == ("function relaybox.lag(text) is missing",)
 
 
 def test_a_dump_without_rights_is_seen_and_mended(world: World, clusters: Mapping[str, Cluster]) -> None:
@@ -464,7 +491,7 @@ def test_a_right_on_the_database_is_named_and_the_owner_s_init_gives_it(owned: W
     )
     assert init(owned).repaired == ()
     (result,) = [one for one in _doctor(1) if one["check"] == "rights"]
-    assert result["next_step"] == f"As the owner of the database: grant connect on database {database} to relaybox_viewer."
+    assert result["next_step"] == f"As the owner of the database: grant connect on database {database} to relaybox_viewer;"
 
 
 def test_every_table_is_in_the_list_of_rights(world: World) -> None:

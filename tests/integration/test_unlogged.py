@@ -127,7 +127,7 @@ def test_an_event_trigger_that_makes_segments_unlogged_is_found_when_they_are_ma
     with pytest.raises(errors.StoreUnusable, match="made new segments of the outbox unlogged") as stopped:
         world.transfer()
     assert "relaybox doctor airline" in stopped.value.next_step
-    assert "As a superuser: alter event trigger fast disable." in invoke("doctor", "airline", "--json").stdout
+    assert "As a superuser: alter event trigger fast disable;" in invoke("doctor", "airline", "--json").stdout
     world.query("airline", "alter event trigger fast disable")
     assert world.transfer().row_count == 20
 

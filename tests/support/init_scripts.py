@@ -30,11 +30,14 @@ def write_script(directory: Path, *arguments: str) -> Path:
     return path
 
 
-def init_by_script(directory: Path, store: str, *arguments: str, service: str = "") -> None:
-    """Writes and runs a script, which must end well."""
+def init_by_script(directory: Path, store: str, *arguments: str, service: str = "") -> str:
+    """Writes and runs a script, which must end well; what it printed."""
     done = run_psql(write_script(directory, store, *arguments), service or store)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert re.fullmatch(rf"store {store}: up to date, schema [0-9]+\n", done.stdout)
+    assert re.search(
+        rf"^store {store}: owner: .+\n(store {store}: .+\n)*store {store}: up to date, schema [0-9]+\n\Z", done.stdout
+    )
+    return done.stdout
 
 
 def picture_of(world: World, store: str, service: str = "") -> tuple[str, list[Any]]:

@@ -327,7 +327,7 @@ routes:
         '2: stores.a.durability: got "provider"; expected durability_reason beside it: how the provider keeps commits after a crash',
         '3: stores.b.durability_reason: got "three safekeepers"; expected durability: provider beside it, or nothing',
         '4: stores.c.durability: got "provder"; expected server or provider. Did you mean provider? Known: provider, server',
-        '4: stores.c.durability_reason: got "x"; expected a text of 3 to 200 characters in one line',
+        '4: stores.c.durability_reason: got "x"; expected a text of 3 to 200 characters in one line, without control characters',
     ]
 
 
@@ -463,7 +463,7 @@ routes:
         ),
         (
             "retention: {stopped_consumer: detach, replay_window_seconds: 0, detach_to: here}",
-            'retention.detach_to: got "here"; expected an absolute path, or a URI such as s3a://bucket/path; no blanks, no user',
+            'retention.detach_to: got "here"; expected an absolute path, or a URI such as s3a://bucket/path; no blanks, no control characters, no user',
         ),
         (
             "retention: {stopped_consumer: detach, replay_window_seconds: 0, detach_to: /x, detach_after_seconds: -1}",
@@ -670,6 +670,18 @@ def test_directory_in_place_of_the_file(tmp_path: Path) -> None:
 def test_text_that_cannot_be_read_on(tmp_path: Path, content: str | bytes, problem: str) -> None:
     """Broken YAML, other encodings and what only wears down the reader are refused with the line."""
     assert problems(tmp_path, content) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("escape", "shown"),
+    [("\\0", "\\u0000"), ("\\e", "\\u001b"), ("\\n", "\\n"), ("\\x85", "\\u0085"), ("\\u2028", "\\u2028")],
+)
+def test_control_characters_are_named_with_key_and_line(tmp_path: Path, escape: str, shown: str) -> None:
+    """Postgres refuses the first one in the middle of an init, and a terminal obeys the second one."""
+    text = f'stores:\n  a: {{}}\n  b:\n    durability: provider\n    durability_reason: "disk{escape}s copied"\n'
+    (problem,) = problems(tmp_path, text + "routes: {r: {topics: [t], path: [a, b]}}\n")
+    said = "expected a text of 3 to 200 characters in one line, without control characters"
+    assert problem == f'5: stores.b.durability_reason: got "disk{shown}s copied"; {said}'
 
 
 def test_billion_laughs_is_refused(tmp_path: Path) -> None:

@@ -90,6 +90,8 @@ def _refuse_combinations(stores: list[str] | None, *, as_sql: bool, owner: str |
         raise typer.BadParameter("name one store: a script is run in one database.", param_hint="--sql")
     if owner is not None and not owner.strip():
         raise typer.BadParameter("the name of the role is empty.", param_hint="--owner")
+    if owner is not None and not owner.isprintable():
+        raise typer.BadParameter("the name of the role has a control character.", param_hint="--owner")
 
 
 @commands.command()

@@ -107,14 +107,16 @@ def _whole_number(default: int, low: int, high: int) -> Any:
     return Field(default=default, ge=low, le=high, description=f"a whole number from {low} to {high}")
 
 
+_CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
+
 Name = Annotated[str, _text(r"[a-z][a-z0-9_-]{0,29}", "a name of 1 to 30 of a-z 0-9 _ -, the first a letter")]
 Topic = Annotated[str, _text(r"[a-z0-9_.-]{1,48}", "a topic of 1 to 48 of a-z 0-9 _ . -")]
 Subscription = Annotated[str, _text(r"[a-z0-9_.-]{1,60}", "a subscription of 1 to 60 of a-z 0-9 _ . -")]
 Directory = Annotated[
     str,
     _text(
-        r"(/|[a-z][a-z0-9+.-]*://)[^\s@?#'\"]{1,900}",
-        "an absolute path, or a URI such as s3a://bucket/path; no blanks, no user",
+        rf"(/|[a-z][a-z0-9+.-]*://)[^\s@?#'\"{_CONTROLS}]{{1,900}}",
+        "an absolute path, or a URI such as s3a://bucket/path; no blanks, no control characters, no user",
     ),
 ]
 StoreInPath = Annotated[str, _text(r"(?s).*", "the name of a store")]
@@ -127,7 +129,9 @@ Order = Annotated[str, _one_of(ORDERS, "an order", "a text, the name of an order
 Integrity = Annotated[str, _named_one_of(INTEGRITIES)]
 Runner = Annotated[str, _named_one_of(RUNNERS)]
 Durability = Annotated[str, _named_one_of(DURABILITIES)]
-Text = Annotated[str, _text(r"\S.{1,198}\S", "a text of 3 to 200 characters in one line")]
+Text = Annotated[
+    str, _text(rf"(?!\s)[^{_CONTROLS}]{{3,200}}(?<!\s)", "a text of 3 to 200 characters in one line, without control characters")
+]
 StoppedConsumer = Annotated[str, _named_one_of(STOPPED_CONSUMERS)]
 
 

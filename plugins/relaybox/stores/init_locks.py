@@ -11,6 +11,7 @@ from relaybox import errors
 from relaybox.stores.lock_holders import LIKELIEST_FIRST, LOCK_HOLDERS, OPEN_TRANSACTIONS, lock_error
 from relaybox.stores.namespaces import IS_STORE, refuse_foreign_schemas, require_schemas
 from relaybox.stores.sql_files import read_init_file
+from relaybox.stores.stronger_logins import refuse_stronger_login
 
 if TYPE_CHECKING:
     from relaybox.stores.sessions import StoreSession
@@ -29,12 +30,27 @@ Each store has had these two since its first init, and nothing ever changes them
 def lock_init(session: Statements, row: int) -> None:
     """Keeps other inits out until the session's transaction ends, also those of a store that has no table yet.
 
-    Raises StoreUnusable for schemas that are not a store's, and for a login without the rights of an owner (stores.namespaces).
+    Raises StoreUnusable for schemas that are not a store's, and for a login with less rights than the owner, or more.
     """
     refuse_foreign_schemas(session)
-    require_schemas(session)
+    require_owner(session)
     session.set_local({"relaybox_init.row": str(row)})
     session.execute(read_init_file("lock_init"))
+    session.execute(read_init_file("lock_migration"))
+    refuse_stronger_login(session)  # the init that it waited for may have made the store for another role
+    session.execute(read_init_file("lock_row"))
+
+
+def require_owner(session: Statements) -> None:
+    """Refuses a login that may do less than the owner of the store, or more. Each transaction of an init begins with it.
+
+    Reads catalogs only: it runs nothing that the owner wrote.
+
+    Raises:
+        StoreUnusable: as require_schemas() and refuse_stronger_login().
+    """
+    require_schemas(session)
+    refuse_stronger_login(session)
 
 
 def add_phases(session: Statements, migration: str) -> None:

@@ -6,6 +6,7 @@ becomes an `\\if` of psql, a refusal a DO block that raises an error. So the scr
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from relaybox import __version__, errors
+from relaybox.stores.event_triggers import EVENT_TRIGGERS
 from relaybox.stores.init_locks import (
     COMMAND_ROW,
     OTHER_INIT_SECONDS,
@@ -26,6 +28,7 @@ from relaybox.stores.migrations import apply_migrations, newest_migration, oldes
 from relaybox.stores.namespaces import IS_STORE, require_schemas
 from relaybox.stores.renewal import renew_functions
 from relaybox.stores.schema import (
+    ROLES,
     SEGMENT_ROWS,
     check_server,
     create_roles,
@@ -35,7 +38,9 @@ from relaybox.stores.schema import (
     register_hops,
     set_switches,
 )
+from relaybox.stores.script_report import ask_report, take_picture, take_roles
 from relaybox.stores.settings import LOCK_TIMEOUT_SECONDS, session_settings
+from relaybox.stores.stronger_logins import IS_STRONGER, refuse_stronger_login
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Routes, Store
@@ -58,18 +63,27 @@ def write_script(store: Store, routes: Routes, *, owner: str | None = None, segm
     with script.transaction("Check the server. This changes nothing.", may_write=False):
         _refuse_owner(script, owner)
         if owner is None:
+            _refuse_superuser_as_owner(script)
             _become_owner(script, owner)
             require_schemas(script)
+        refuse_stronger_login(script)
         check_server(script, store)
+        _print(script, _EVENT_TRIGGERS)
     with script.transaction("A store of before version 38: add relaybox.migration.phase. Older code goes on."):
+        refuse_stronger_login(script)
         _become_owner(script, owner)
         add_phases(script, phases_migration().text)
     with script.transaction(f"Bring the store to version {newest_migration().number}."):
-        create_roles(script)
         _refuse_owner(script, owner)
+        if owner is None:
+            _refuse_superuser_as_owner(script)
+        refuse_stronger_login(script)
+        take_roles(script)
+        create_roles(script)
         _make_schemas(script, owner)
         _become_owner(script, owner)
         _lock(script)
+        take_picture(script)
         with script.waiting(f"init waited {LOCK_TIMEOUT_SECONDS} s for what other transactions hold", OPEN_TRANSACTIONS):
             make_way(script)
         apply_migrations(script)
@@ -82,11 +96,54 @@ def write_script(store: Store, routes: Routes, *, owner: str | None = None, segm
                 _refuse_rule_change(script, hop, routes)
         register_hops(script, store, routes)
         set_switches(script, store)
+        # of a store that is made for a role of less rights: after the commit that role may replace the function
+        script.when(f"select {IS_STRONGER}", do=lambda: script.call("relaybox_internal.ensure_outbox_segments"))
+        ask_report(script, store, routes, ROLES)
+    script.write("\\echo :relaybox_report")
     with script.transaction("Make outbox segments."):
-        _become_owner(script, owner)
-        script.call("relaybox_internal.ensure_outbox_segments")
+        script.when(f"select not {IS_STRONGER}", do=lambda: _make_segments(script, owner))
     script.write(f"\\echo store {store.name}: up to date, schema {newest_migration().number}")
     return script.text
+
+
+def _make_segments(script: Script, owner: str | None) -> None:
+    _become_owner(script, owner)
+    script.call("relaybox_internal.ensure_outbox_segments")
+
+
+def _print(script: Script, query: str) -> None:
+    """Has psql print the text `told` that the query gives; nothing where that is null."""
+    script.value(f"select t.told, t.told is not null as tells from ({query.strip()}) t")  # noqa: S608
+    script.write("\\if :relaybox_tells\n\\echo :relaybox_told\n\\endif")
+
+
+_EVENT_TRIGGERS = f"""
+select string_agg(
+    'event trigger ' || t.name || ' runs function ' || t.function || ' in the statements of this script. If that raises an error, as a '
+        || 'superuser: alter event trigger ' || t.name || ' disable; then run this script again; then: alter event trigger ' || t.name
+        || ' ' || t.enable || ';',
+    e'\\n' order by t.name
+) as told from ({EVENT_TRIGGERS}) t
+"""  # noqa: S608
+
+
+def _refuse_superuser_as_owner(script: Script) -> None:
+    """Refuses to make a store whose owner would be a superuser, unless --owner says so."""
+    script.refuse(
+        """
+        select 'login ' || quote_ident(r.rolname) || ' is a superuser, and would own the store that this script makes. Nothing was changed.'
+                as told,
+            'Write the script with the role that is to own the store: relaybox init --sql ' || %s || ' --owner ROLE. '
+                || 'Or run this script as that role.' as next_step
+        from pg_roles r
+        where r.rolsuper and r.rolname in (session_user, current_user) and not exists (
+            select from pg_namespace n where n.nspname in ('relaybox', 'relaybox_internal')
+        )
+        limit 1
+        """,
+        script.store,
+        kind=errors.StoreUnusable,
+    )
 
 
 def _header(store: Store, routes: Routes, owner: str | None) -> str:
@@ -94,7 +151,7 @@ def _header(store: Store, routes: Routes, owner: str | None) -> str:
     owns = (
         f"{_one_line(owner)} owns the schemas of a new store. The login needs CREATE on the database and must be able to SET ROLE to it."
         if owner is not None
-        else "In a new store the login owns the schemas. In a store that exists their owner stays, and does all of this."
+        else "In a new store the login owns the schemas; it must be no superuser. In a store that exists their owner stays."
     )
     return "\n".join(
         (
@@ -108,7 +165,8 @@ def _header(store: Store, routes: Routes, owner: str | None) -> str:
             "",
             "It makes the group roles relaybox_*, the schemas relaybox and relaybox_internal, their tables, functions,",
             f"views, grants and comments, and registers the hops. {owns}",
-            "It makes no login and has no password.",
+            "It makes no login and has no password. In a database that has only Relaybox in it, it revokes CONNECT and TEMPORARY",
+            "from PUBLIC, if the owner of the store owns the database. It prints the owner, and what it changed, revoked and repaired.",
             "One transaction does all of this; a short one before it adds a column to older stores, and a short one",
             "after it makes outbox segments. After an error or a kill nothing is half done: run the script again.",
         )
@@ -187,6 +245,7 @@ def _make_schemas(script: Script, owner: str | None) -> None:
         _lock(script)
         for schema in ("relaybox", "relaybox_internal"):
             script.execute(f"create schema if not exists {schema} authorization {identifier(owner)}")
+        refuse_stronger_login(script)  # another role may have made one just before
 
     script.when(missing, do=make)
 
@@ -274,7 +333,8 @@ class Script:
         text = render(query, arguments).strip()
         block = re.fullmatch(r"(?:--[^\n]*\n)*do \$(\w+)\$\n(.*)\n\$\1\$;?", text, re.DOTALL)
         if self._waits is not None and block is not None:
-            text = f"do $waiting$\nbegin\n{block[2]};\n{self._waits}\nend\n$waiting$".replace(";;", ";")
+            wrapped = f"\nbegin\n{block[2]};\n{self._waits}\nend\n".replace(";;", ";")
+            text = f"do {dollar_quoted(wrapped, 'waiting')}"
         self.write(text if text.endswith(";") else f"{text};")
         return 0
 
@@ -293,14 +353,15 @@ class Script:
 
     def refuse(self, query: str, *arguments: object, kind: type[errors.RelayboxError]) -> None:
         code = "RB003" if issubclass(kind, errors.ConfigurationError) else "RB001"
-        self.write(
-            "do $refuse$\ndeclare\n    refusal record;\nbegin\n"
+        block = (
+            "\ndeclare\n    refusal record;\nbegin\n"
             f"    for refusal in\n{render(query, arguments).strip()}\n    loop\n"
             f"        raise exception using errcode = {literal(code)},\n"
             f"            message = {literal(f'store {self.store}: ')} || refusal.told,\n"
             f"            hint = replace(refusal.next_step, 'run: relaybox init', 'run this script again');\n"
-            "    end loop;\nend\n$refuse$;"
+            "    end loop;\nend\n"
         )
+        self.write(f"do {dollar_quoted(block, 'refuse')};")
 
     def set_local(self, settings: Mapping[str, str]) -> None:
         for name, value in settings.items():
@@ -367,5 +428,10 @@ def _quoted(text: str) -> str:
     """In dollar quotes, so that a reader sees the text of a file as it is."""
     if "\n" not in text:
         return literal(text)
-    tag = next(f"$file{number or ''}$" for number in range(100) if f"$file{number or ''}$" not in text)
-    return f"{tag}{text}{tag}"
+    return dollar_quoted(text, "file")
+
+
+def dollar_quoted(text: str, tag: str) -> str:
+    """In dollar quotes whose tag is nowhere in the text: `$tag$`, `$tag1$` and so on."""
+    quote = next(quote for number in itertools.count() if (quote := f"${tag}{number or ''}$") not in text)
+    return f"{quote}{text}{quote}"

@@ -19,7 +19,8 @@ import psycopg2
 from relaybox import errors
 from relaybox.failpoints import reach
 from relaybox.stores.connections import connect
-from relaybox.stores.init_locks import COMMAND_ROW, OTHER_INIT_SECONDS, add_phases, init_is_held, lock_init
+from relaybox.stores.event_triggers import naming_event_triggers
+from relaybox.stores.init_locks import COMMAND_ROW, OTHER_INIT_SECONDS, add_phases, init_is_held, lock_init, require_owner
 from relaybox.stores.migrations import phases_migration
 from relaybox.stores.schema import (
     SEGMENT_ROWS,
@@ -206,9 +207,11 @@ def _lock(store: Store, locks: ExitStack, sessions: dict[tuple[int, str], str]) 
     session.execute("set idle_in_transaction_session_timeout = 0")
     session.value("select set_config('lock_timeout', %s, false)", f"{_OTHER_INIT_SECONDS}s")
     try:
-        add_phases(session, phases_migration().text)
-        session.commit()
-        lock_init(session, COMMAND_ROW)
+        with naming_event_triggers(session):
+            require_owner(session)
+            add_phases(session, phases_migration().text)
+            session.commit()
+            lock_init(session, COMMAND_ROW)
     except errors.StoreBusy as error:
         if isinstance(error.__cause__, psycopg2.errors.LockNotAvailable):
             raise init_is_held(session, _OTHER_INIT_SECONDS) from None

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from relaybox import errors
 from relaybox.stores import sql_files
 from relaybox.stores.init_locks import COMMAND_ROW, TRANSACTION_ROW
+from relaybox.stores.stronger_logins import refuse_stronger_login
 
 if TYPE_CHECKING:
     from relaybox.stores.sessions import StoreSession
@@ -146,6 +147,7 @@ _IS_NEW = "to_regclass('relaybox.migration') is null"
 def _make_tables(session: Statements) -> str:
     session.when("select to_regnamespace('relaybox') is null", do=lambda: session.execute("create schema relaybox"))
     session.when("select to_regnamespace('relaybox_internal') is null", do=lambda: session.execute(_MAKE_INTERNAL_SCHEMA))
+    refuse_stronger_login(session)  # another role may have made a schema just before
     for path in _table_files(sql_directory()):
         session.execute(path.read_text())
     migrations = read_migrations()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 IS_STORE = """
 (
     select count(*) = 3 from pg_attribute a
-    join pg_class c on c.oid = a.attrelid and c.relname = 'migration'
+    join pg_class c on c.oid = a.attrelid and c.relname = 'migration' and c.relkind in ('r', 'p') -- a view may run any code
     join pg_namespace n on n.oid = c.relnamespace and n.nspname = 'relaybox' -- to_regclass() needs a right on the schema
     where (a.attname, a.atttypid) in (('number', 'integer'::regtype), ('name', 'text'::regtype), ('applied_at', 'timestamptz'::regtype))
 )
@@ -79,6 +79,10 @@ with schemas as (
             select from pg_class m join pg_class t on t.relowner = m.relowner
             where m.relnamespace = o.oid and m.relname = 'migration' and t.relnamespace = n.oid and t.relname = 'store'
         ) as holds_store,
+        (
+            select m.relowner::regrole::text from pg_class m
+            where m.relnamespace = o.oid and m.relname = 'migration' and pg_has_role(m.relowner, 'usage')
+        ) as table_owner,
         has_database_privilege(d.oid, 'create') as may_create, quote_ident(current_user) as login, quote_ident(d.datname) as database
     from unnest(array['relaybox', 'relaybox_internal']) with ordinality s (name, number)
     join pg_database d on d.datname = current_database()
@@ -106,10 +110,11 @@ select
         when 'store of another owner' then 'As a superuser: alter schema ' || p.name || ' owner to ' || p.store_owner
         when 'foreign'
             then 'Look at what is in it (\\df ' || p.name || '.*); as a superuser: drop schema ' || p.name || ' cascade'
-        else 'Run init as ' || p.owner || ', or as a superuser: ' || (
-            select string_agg('alter schema ' || s.name || ' owner to ' || s.login, '; ' order by s.number)
+        -- the tables are the login's, the schemas were given away by hand: else a wrong login would be offered the store of another role
+        when 'not owned' then coalesce('As a superuser: ' || (
+            select string_agg('alter schema ' || s.name || ' owner to ' || p.table_owner, '; ' order by s.number)
             from schemas s where s.owner is not null and not s.is_owned
-        )
+        ), 'Log in as ' || p.owner || ', the owner: correct user in the service file')
     end || '; then run: relaybox init' as next_step
 from problems p where p.problem is not null order by p.number limit 1
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from relaybox import errors
 from relaybox.stores.certificates import CertificateCheck
 from relaybox.stores.credentials import Renewal
@@ -28,6 +30,12 @@ def refusal_error(service: str, said: str, refusal: Refusal, renewal: Renewal | 
         return _tls_error(service, said, refusal.certificates)
     if renewal is not None and refusal.rejects_login:
         return _login_error(service, said, renewal)
+    if refusal.is_final and refusal.lacks_right and refusal.login:
+        return errors.StoreUnusable(
+            f"store {service}: the server refused the connection: {said}",
+            next_step=f"As the owner of the database: grant connect on database {_quoted(refusal.database)} to {_quoted(refusal.login)}; "
+            f"If the login has this right: `options` in section [{service}] of the service file sets what it may not set.",
+        )
     if refusal.is_final:
         return errors.StoreUnusable(
             f"store {service}: the server refused the connection: {said}",
@@ -46,7 +54,7 @@ def _passing_error(service: str, said: str, refusal: Refusal) -> errors.StoreUnr
     if _TOO_MANY_CONNECTIONS in refusal.sqlstates:
         return errors.StoreUnreachable(
             f"store {service}: no connection is left: {said}",
-            next_step="See who has them: select usename, application_name, count(*) from pg_stat_activity group by 1, 2. "
+            next_step="See who has them: select usename, application_name, count(*) from pg_stat_activity group by 1, 2; "
             "Close connections, put a pooler before applications, or raise the limit of the login, the database or the server.",
         )
     return errors.StoreUnreachable(
@@ -91,6 +99,11 @@ def _login_error(service: str, said: str, renewal: Renewal) -> errors.RelayboxEr
         f"store {service}: the server refused the connection, also with fresh credentials: {said}",
         next_step=f"Correct login and password of {renewal.source}, or the login's rights in the server.",
     )
+
+
+def _quoted(name: str) -> str:
+    """A name as SQL, in quotes where it may need them."""
+    return name if re.fullmatch("[a-z_][a-z0-9_]*", name) else '"{}"'.format(name.replace('"', '""'))
 
 
 def _sentence(said: str) -> str:

@@ -37,6 +37,7 @@ class Refusal:
         is_misconfigured: libpq did not try to connect: the service file or a parameter is wrong.
         failed_in_tls: the server lives, TLS is required, and it was not agreed.
         certificates: what is known against a certificate, where it failed in TLS.
+        login, database: as libpq asked for them, where the login may not connect to the database; else empty.
     """
 
     sqlstates: tuple[str, ...] = ()
@@ -44,6 +45,8 @@ class Refusal:
     is_misconfigured: bool = False
     failed_in_tls: bool = False
     certificates: CertificateCheck = UNKNOWN
+    login: str = ""
+    database: str = ""
 
     @property
     def is_final(self) -> bool:
@@ -52,17 +55,23 @@ class Refusal:
         return said_no or self.needs_password or self.failed_in_tls
 
     @property
+    def lacks_right(self) -> bool:
+        """Whether the server knows the login, and it may not connect to the database."""
+        return _NO_RIGHT in self.sqlstates
+
+    @property
     def rejects_login(self) -> bool:
         """Whether other credentials may be accepted."""
         return self.needs_password or any(code[:2] in _FINAL_CLASSES for code in self.sqlstates)
 
 
+_NO_RIGHT = "42501"  # insufficient_privilege: no right to connect
 _FINAL_CODES = frozenset(
     {
         "0A000",  # feature_not_supported
         "22023",  # invalid_parameter_value
         "3D000",  # invalid_catalog_name: there is no such database
-        "42501",  # insufficient_privilege: no right to connect
+        _NO_RIGHT,
         "42704",  # undefined_object: an unknown setting in `options`
     }
 )
@@ -92,7 +101,10 @@ def ask_again(parameters: Mapping[str, object], *, seconds: float = REFUSAL_SECO
         sqlstates = tuple(_CODE.findall(libpq.PQerrorMessage(connection).decode(errors="replace")))
         needs_password = bool(libpq.PQconnectionNeedsPassword(connection))
         if sqlstates or needs_password or ended_in not in (_SSL_STARTUP, _MADE, _AWAITING_RESPONSE):
-            return Refusal(sqlstates, needs_password)
+            if _NO_RIGHT not in sqlstates:
+                return Refusal(sqlstates, needs_password)
+            login, database = (text.decode(errors="replace") for text in (libpq.PQuser(connection), libpq.PQdb(connection)))
+            return Refusal(sqlstates, needs_password, login=login, database=database)
         return _judge_tls(libpq, connection, ended_in, seconds)
     finally:
         libpq.PQfinish(connection)
@@ -171,6 +183,8 @@ def _libpq() -> ctypes.CDLL:
         ("PQhost", ctypes.c_char_p, [ctypes.c_void_p]),
         ("PQhostaddr", ctypes.c_char_p, [ctypes.c_void_p]),
         ("PQport", ctypes.c_char_p, [ctypes.c_void_p]),
+        ("PQuser", ctypes.c_char_p, [ctypes.c_void_p]),
+        ("PQdb", ctypes.c_char_p, [ctypes.c_void_p]),
         ("PQconninfo", ctypes.POINTER(_Option), [ctypes.c_void_p]),
         ("PQconninfoFree", None, [ctypes.POINTER(_Option)]),
         ("PQsetErrorVerbosity", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int]),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SHOWN_DEFECTS = 10
 """Of more than these people read the number."""
 
-_JUDGES = ("list_right_defects", "list_role_rights")
+JUDGES = ("list_right_defects", "list_role_rights")
 """The functions that know the rights: what they say counts only while they are as init made them."""
 
 
@@ -88,7 +88,7 @@ from relaybox_internal.installed_object o
 _MAJOR = "(current_setting('server_version_num')::integer / 10000)"
 
 # Before the migration that adds the columns nothing is recorded.
-_ALTERED = f"""
+ALTERED = f"""
 select o.kind, o.name, o.identity,
     case
         when d.definition is null then 'missing'
@@ -103,7 +103,7 @@ order by 1, 3
 """  # noqa: S608
 
 _MARK = f"""
-with altered as materialized ({_ALTERED}), forgotten as (
+with altered as materialized ({ALTERED}), forgotten as (
     delete from relaybox_internal.installed_object o using altered a where a.identity = o.identity and a.state = 'missing'
 )
 update relaybox_internal.installed_object o set digest = 'altered' from altered a where a.identity = o.identity and a.state <> 'missing'
@@ -115,7 +115,7 @@ _NAME_VIEWS = f"""
 do $name_altered_views$
 begin
     perform set_config('relaybox_init.altered_views', coalesce((
-        select json_agg(a.name)::text from ({_ALTERED}) a where a.kind = 'view'
+        select json_agg(a.name)::text from ({ALTERED}) a where a.kind = 'view'
     ), '[]'), true);
 end
 $name_altered_views$
@@ -155,7 +155,7 @@ def find_defects(session: StoreSession) -> StoreDefects:
     """
     if session.value("select to_regclass('relaybox_internal.installed_object') is null"):
         return NO_DEFECTS
-    altered = session.rows(_Object, _ALTERED)
+    altered = session.rows(_Object, ALTERED)
     found = [one for one in altered if one.state != "unknown"]
     unjudged = {one.identity for one in altered if one.kind == "view" and one.state == "unknown"}
     return StoreDefects(
@@ -170,7 +170,7 @@ def find_defects(session: StoreSession) -> StoreDefects:
 
 def _find_right_defects(session: StoreSession, altered: Iterable[_Object]) -> tuple[RightDefect, ...] | None:
     """Rights go with a dropped object, and come again with it: those of altered objects are left out."""
-    if any(one.name in _JUDGES for one in altered):
+    if any(one.name in JUDGES for one in altered):
         return None
     if session.value("select to_regprocedure('relaybox_internal.list_right_defects()') is null"):
         return None

@@ -19,15 +19,18 @@ import psycopg2
 from relaybox import errors
 from relaybox.stores import migrations
 from relaybox.stores.connections import connect
-from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init, refuse_older_code, schema_is_held
+from relaybox.stores.event_triggers import naming_event_triggers
+from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init, refuse_older_code, require_owner, schema_is_held
 from relaybox.stores.lock_holders import naming_lock_holders
 from relaybox.stores.namespaces import IS_STORE, refuse_foreign_schemas
 from relaybox.stores.orphaned_hops import list_orphaned_hops
 from relaybox.stores.renewal import list_files, read_files, renew_functions
 from relaybox.stores.repairs import find_defects, name_altered_views
+from relaybox.stores.revoked_rights import describe_revoked, list_granted_rights
 from relaybox.stores.sessions import StoreSession
 from relaybox.stores.settings import LOCK_TIMEOUT_SECONDS
 from relaybox.stores.sql_files import read_init_file
+from relaybox.stores.stronger_logins import refuse_superuser
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Retention, Routes, Store
@@ -182,6 +185,7 @@ def _require_version(session: StoreSession) -> None:
 def _applied_version(session: StoreSession) -> _Version:
     """Zeros for a database without the schema; in a short transaction of its own."""
     session = session.doing("reading the schema version")
+    refuse_superuser(session)
     version = _Version(0, 0)
     if session.value(f"select {IS_STORE}"):
         # a migration that has no phase is of a store that has not been told yet
@@ -246,16 +250,18 @@ def init_transaction(store: Store) -> Iterator[StoreSession]:
         StoreBusy: another session holds what the block wants to change; it is named.
     """
     with closing(_connect(store, "relaybox init")) as opened:
+        require_owner(opened)
         check_server(opened, store)
         opened.rollback()
         session = opened.doing("initialising the store")
-        lock_init(session, TRANSACTION_ROW)
-        try:
-            yield session
-        except errors.StoreBusy as error:
-            if isinstance(error.__cause__, psycopg2.errors.LockNotAvailable):
-                raise schema_is_held(session, LOCK_TIMEOUT_SECONDS) from None
-            raise
+        with naming_event_triggers(session):
+            lock_init(session, TRANSACTION_ROW)
+            try:
+                yield session
+            except errors.StoreBusy as error:
+                if isinstance(error.__cause__, psycopg2.errors.LockNotAvailable):
+                    raise schema_is_held(session, LOCK_TIMEOUT_SECONDS) from None
+                raise
 
 
 def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMENT_ROWS) -> SchemaApplied:
@@ -264,7 +270,7 @@ def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMEN
     Raises:
         StoreUnusable: an object belongs to a role whose rights the login lacks.
     """
-    defects = find_defects(session)
+    defects, granted = find_defects(session), list_granted_rights(session)
     make_way(session)
     before = _public_rights(session)
     roles = create_roles(session)
@@ -272,7 +278,8 @@ def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMEN
     name_store(session, store, segment_rows)
     renewed = renew_functions(session, migrations.sql_directory())
     durability_changed = record_server(session, store)
-    return SchemaApplied(roles, applied, renewed, before, durability_changed, defects.describe())
+    revoked = describe_revoked(granted, list_granted_rights(session))
+    return SchemaApplied(roles, applied, renewed, before, durability_changed, (*defects.describe(), *revoked))
 
 
 def make_way(session: Statements) -> None:

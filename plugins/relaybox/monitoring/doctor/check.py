@@ -103,4 +103,4 @@ def hidden(examined: Examined, table: str) -> Diagnosis:
         return notice(
             f"Not known to login {login}, which may not read {table}.", "Run doctor as the login of the tasks, or as the owner."
         )
-    return error(f"Login {login} may not read {table}.", f"As the owner of the schema: grant relaybox_reader to {login}.")
+    return error(f"Login {login} may not read {table}.", f"As the owner of the schema: grant relaybox_reader to {login};")

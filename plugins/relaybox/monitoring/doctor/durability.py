@@ -33,7 +33,7 @@ def check_durability(examined: Examined) -> Iterator[Diagnosis]:
     elif off:
         yield error(
             f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off: a crash of the server loses confirmed messages.",
-            "As a superuser: " + "; ".join([*(f"alter system set {name} = on" for name in off), "select pg_reload_conf()"]) + ".",
+            "As a superuser: " + "; ".join([*(f"alter system set {name} = on" for name in off), "select pg_reload_conf()"]) + ";",
         )
     if found.synchronous_commit == "off":
         yield warning(
@@ -90,7 +90,7 @@ def check_wal(examined: Examined) -> Iterator[Diagnosis]:
             return
         yield error(
             f"{refused}: no hop that leaves the store is moved.",
-            f"As a superuser: grant execute on function {functions} to {examined.server.login}. If the provider gives that to nobody: "
+            f"As a superuser: grant execute on function {functions} to {examined.server.login}; If the provider gives that to nobody: "
             "set durability of the store to provider, with a reason, and run: relaybox init",
         )
     elif not examined.server.is_standby:

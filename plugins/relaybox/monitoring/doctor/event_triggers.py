@@ -35,7 +35,7 @@ def check_event_triggers(examined: Examined) -> Iterator[Diagnosis]:
     """No function of others can refuse or change what makes a segment, drops one, or logs in."""
     found = examined.session.rows(_EventTrigger, _TRIGGERS)
     for one in found:
-        disable = f"As a superuser: alter event trigger {one.name} disable."
+        disable = f"As a superuser: alter event trigger {one.name} disable;"
         what = f"Event trigger {one.name} ({one.function}, {one.event})"
         if one.event == "login":
             yield warning(f"{what} runs in each login: an error in it ends every session of hops and applications.", disable)

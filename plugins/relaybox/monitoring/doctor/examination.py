@@ -17,6 +17,7 @@ from relaybox.stores.inquiries import Inquiry, ask_each, current_inquiry
 from relaybox.stores.namespaces import IS_STORE
 from relaybox.stores.schema import ROLES
 from relaybox.stores.sessions import StoreSession
+from relaybox.stores.stronger_logins import refuse_superuser
 
 if TYPE_CHECKING:
     from relaybox.routes import Routes, Store
@@ -104,6 +105,7 @@ def _examine(store: Store, routes: Routes, open_seconds: float) -> StoreReport:
         with closing(StoreSession(connect(store.service, application_name="relaybox doctor"), store.name)) as opened:
             opened.connection.set_session(readonly=True)
             session = opened.doing("examining it")
+            refuse_superuser(session)
             server, clock = session.row(ServerFacts, _FACTS, list(ROLES)), read_clock(session)
             record = read_record(session) if server.has_schema else None
             session.rollback()

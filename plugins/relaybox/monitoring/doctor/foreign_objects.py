@@ -53,7 +53,7 @@ def check_foreign_objects(examined: Examined) -> Iterator[Diagnosis]:
     """Nothing on our tables changes what is written or read."""
     found = examined.session.rows(_Object, _OBJECTS, {})
     for one in found:
-        yield warning(f"{one.what}: {one.effect}.", f"{one.drop}.")
+        yield warning(f"{one.what}: {one.effect}.", f"{one.drop};")
     if not found:
         yield ok("No trigger, rule, policy or foreign key of others is on a table of the store.")
 
@@ -77,7 +77,7 @@ def check_extensions(examined: Examined) -> Iterator[Diagnosis]:
     for one in inside:
         yield warning(
             f"Extension {one.name} {one.version} is installed in a schema of Relaybox.",
-            f"alter extension {one.name} set schema public, or drop it and create it again there.",
+            f"alter extension {one.name} set schema public; or drop it and create it again there.",
         )
     if not inside:
         yield ok(f"Extensions: {', '.join(f'{one.name} {one.version}' for one in extensions) or 'none'}.")

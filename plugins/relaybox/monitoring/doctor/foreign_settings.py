@@ -44,7 +44,7 @@ def check_settings(examined: Examined) -> Iterator[Diagnosis]:
         yield notice(
             f"{one.of.capitalize()} sets {one.name} to {one.value!r}. Sessions of Relaybox set {ours[one.name.lower()]!r} themselves; "
             "those of applications don't.",
-            f"If applications don't need it: alter {one.of} reset {one.name}.",
+            f"If applications don't need it: alter {one.of} reset {one.name};",
         )
     if not differing:
         yield ok("Neither the role nor the database sets what Relaybox sets otherwise.")

@@ -45,5 +45,6 @@ def check_locks(examined: Examined) -> Iterator[Diagnosis]:
     needed = max(2 * found.per_transaction, -(-4 * found.relations // found.sessions))
     yield warning(
         f'{said}. A dump, or a query of all messages, can end with "out of shared memory", also that of another session.',
-        f"Have retention drop segments. Or, as a superuser: alter system set max_locks_per_transaction = {needed}, and restart the server.",
+        "Have retention drop segments. Or, as a superuser: "
+        f"alter system set max_locks_per_transaction = {needed}; then restart the server.",
     )

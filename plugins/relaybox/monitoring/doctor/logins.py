@@ -46,7 +46,7 @@ def check_login(examined: Examined) -> Iterator[Diagnosis]:
     elif not server.reads_all_stats:
         yield notice(
             f"Login {server.login} does not see what other logins do: open transactions are not reported.",
-            f"As a superuser: grant pg_read_all_stats to {server.login}.",
+            f"As a superuser: grant pg_read_all_stats to {server.login};",
         )
     else:
         yield ok(f"Login {server.login} is no superuser, and has pg_read_all_stats.")

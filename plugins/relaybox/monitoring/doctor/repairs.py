@@ -38,7 +38,7 @@ def check_rights(examined: Examined) -> Iterator[Diagnosis]:
         yield error(f"Rights that are not as init gave them: {shorten(by_init)}.", RUN_INIT)
     for one in by_others:
         who = "the owner of the database" if one.kind == "database" else "a superuser"
-        yield error(f"{one.defect}.", f"As {who}: {one.statement}.")
+        yield error(f"{one.defect}.", f"As {who}: {one.statement};")
     if not defects.rights:
         yield ok("The roles of Relaybox have their rights; PUBLIC has none.")
 

@@ -31,7 +31,7 @@ def check_standbys(examined: Examined) -> Iterator[Diagnosis]:
     elif not examined.server.reads_all_stats:
         yield notice(
             f"{said}. Whether one of them is synchronous is hidden from login {examined.server.login}.",
-            f"As a superuser: grant pg_read_all_stats to {examined.server.login}.",
+            f"As a superuser: grant pg_read_all_stats to {examined.server.login};",
         )
     elif found.synchronous_count:
         yield ok(f"{said}, {found.synchronous_count} of them synchronous.")
@@ -39,7 +39,7 @@ def check_standbys(examined: Examined) -> Iterator[Diagnosis]:
         yield error(
             f"{said}, and none of them is synchronous; synchronous_standby_names is {found.names!r}: every COMMIT waits.",
             "Start the standby. Or, as a superuser, go on without one: "
-            "alter system set synchronous_standby_names = ''; select pg_reload_conf().",
+            "alter system set synchronous_standby_names = ''; select pg_reload_conf();",
         )
 
 
@@ -76,4 +76,4 @@ def check_slots(examined: Examined) -> Iterator[Diagnosis]:
 
 
 def _drop(slot: _Slot) -> str:
-    return f"Start what reads it. If nothing does, as a superuser: select pg_drop_replication_slot('{slot.name}')."
+    return f"Start what reads it. If nothing does, as a superuser: select pg_drop_replication_slot('{slot.name}');"

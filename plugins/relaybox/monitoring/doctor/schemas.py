@@ -75,7 +75,7 @@ def check_owner(examined: Examined) -> Iterator[Diagnosis]:
     if examined.server.moves_nothing:
         yield notice(
             f"Login {examined.server.login} moves no messages: it is neither a member of relaybox_driver nor the owner of the schemas.",
-            f"If tasks use it, as the owner of the schema: grant relaybox_driver to {examined.server.login}.",
+            f"If tasks use it, as the owner of the schema: grant relaybox_driver to {examined.server.login};",
         )
         return
     try:

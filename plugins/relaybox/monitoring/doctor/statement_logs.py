@@ -53,7 +53,7 @@ def check_statement_logs(examined: Examined) -> Iterator[Diagnosis]:
         yield notice(
             f"{one.name} of {one.of} is {one.value!r}: statements of applications are written into the server's log, with the payloads "
             "in them or in their parameters.",
-            f"If payloads may not be there, as a superuser: {one.reset}.",
+            f"If payloads may not be there, as a superuser: {one.reset};",
         )
     if not found:
         yield ok("No setting writes statements into the server's log, but for those that fail.")

@@ -39,7 +39,7 @@ def check_open_transactions(examined: Examined) -> Iterator[Diagnosis]:
             f"A transaction is open for {show_duration(one.seconds)}: process {one.pid}, login {one.login}, "
             f"application {one.application}, {one.state}. Messages that it sent are invisible, and vacuum waits for it."
             + (f" {younger} younger ones are open too." if younger else ""),
-            f"Let the application commit or roll back. Or end its session: select pg_terminate_backend({one.pid}).",
+            f"Let the application commit or roll back. Or end its session: select pg_terminate_backend({one.pid});",
         )
     if not found and server.reads_all_stats:
         yield ok(f"No transaction is open for more than {show_duration(examined.open_seconds)}.")
@@ -71,7 +71,7 @@ def check_prepared_transactions(examined: Examined) -> Iterator[Diagnosis]:
         yield warning(
             f"Transaction {one.gid} of {one.owner} is prepared for {show_duration(one.seconds)}, and not ended. It keeps its locks, "
             "also through a restart.",
-            f"As {one.owner}: commit prepared {one.gid} or rollback prepared {one.gid}.",
+            f"As {one.owner}: commit prepared {one.gid}; or: rollback prepared {one.gid};",
         )
     if not found:
         yield ok(f"No transaction is prepared for more than {show_duration(examined.open_seconds)}.")

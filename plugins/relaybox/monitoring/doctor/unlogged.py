@@ -42,7 +42,7 @@ def check_unlogged(examined: Examined) -> Iterator[Diagnosis]:
     statements = "; ".join(f"alter {one.kind} {one.name} set logged" for one in _in_order(found))
     yield error(
         f"A crash of the server empties what is unlogged, and a standby has none of it: {names}. Hops confirm nothing that is in it.",
-        f"As the owner of the schema: {statements}.",
+        f"As the owner of the schema: {statements};",
     )
 
 

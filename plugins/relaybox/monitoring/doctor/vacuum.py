@@ -30,12 +30,12 @@ def check_autovacuum(examined: Examined) -> Iterator[Diagnosis]:
     if off:
         yield warning(
             f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off: dead rows are never removed, and queries become slow.",
-            f"As a superuser: {'; '.join(f'alter system set {name} = on' for name in off)}; select pg_reload_conf().",
+            f"As a superuser: {'; '.join(f'alter system set {name} = on' for name in off)}; select pg_reload_conf();",
         )
     if tables:
         yield warning(
             f"Autovacuum is off for {', '.join(tables)}.",
-            "; ".join(f"alter table {table} reset (autovacuum_enabled)" for table in tables) + ".",
+            "; ".join(f"alter table {table} reset (autovacuum_enabled)" for table in tables) + ";",
         )
     if not off and not tables:
         yield ok("Autovacuum is on, also for every table of the store.")
@@ -62,7 +62,7 @@ def check_dead_rows(examined: Examined) -> Iterator[Diagnosis]:
     for table in found:
         yield warning(
             f"Table {table.name} has {table.dead:,} dead rows and {table.live:,} others.",
-            f"End transactions that are open for long, then: vacuum (analyze) {table.name}.",
+            f"End transactions that are open for long, then: vacuum (analyze) {table.name};",
         )
     if not found:
         yield ok(f"No table of the store has more than {MANY_DEAD_ROWS:,} dead rows and fewer others.")
@@ -81,5 +81,5 @@ def classify_age(age: int) -> Diagnosis:
         return ok(said)
     grade = error if age > LAST_AGE else warning
     return grade(
-        said, "End transactions that are open for long and drop unused replication slots, then as a superuser: vacuum (freeze)."
+        said, "End transactions that are open for long and drop unused replication slots, then as a superuser: vacuum (freeze);"
     )
