@@ -15,7 +15,7 @@ where not exists (select from pg_roles known where known.rolname = r.name) \gexe
 
 set password_encryption = 'scram-sha-256';
 alter role relaybox login nosuperuser nocreaterole nocreatedb password :'relaybox_password';
-alter role relaybox_page login nosuperuser nocreaterole nocreatedb bypassrls connection limit 40 password :'page_password';
+alter role relaybox_page login nosuperuser nocreaterole nocreatedb nobypassrls connection limit 40 password :'page_password';
 alter role relaybox_triggerer login nosuperuser nocreaterole nocreatedb connection limit 10 password :'triggerer_password';
 grant relaybox_reader to relaybox_page, relaybox_triggerer;
 grant pg_read_all_stats to relaybox, relaybox_page, relaybox_triggerer;

@@ -1579,6 +1579,25 @@ CREATE INDEX sender_state_stalled ON relaybox_internal.sender_state USING btree 
 ALTER TABLE ONLY relaybox_internal.sender_state
     ADD CONSTRAINT sender_state_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
 
+CREATE VIEW relaybox_internal.sent_rows AS
+ SELECT seq,
+    xid,
+    message_id,
+    index,
+    sent_at,
+    epoch,
+    topic,
+    sender,
+    key,
+    headers,
+    payload,
+    payload_bytes,
+    clock,
+    xmin
+   FROM relaybox.outbox o;
+
+COMMENT ON VIEW relaybox_internal.sent_rows IS 'The rows of relaybox.outbox, all of them, also where senders are bound to roles. Relaybox reads the outbox here.';
+
 CREATE TABLE relaybox_internal.skip (
     skip_id bigint NOT NULL,
     stream_id integer NOT NULL,

@@ -46,11 +46,11 @@ def test_g4_a_detached_segment_stops_the_slice(world: World) -> None:
 
 
 def test_g4_a_row_policy_is_an_error_and_never_fewer_rows(world: World) -> None:
-    """Row security that would hide rows from the mover fails the read."""
+    """Row security that would hide rows from the mover fails the read of the table. The mover's view shows all, or fails too."""
     world.send_many(3)
     world.query("airline", "create role mover_of_a_test login password 'x'")
-    world.query("airline", "grant usage on schema relaybox to mover_of_a_test")
-    world.query("airline", "grant select on relaybox.outbox to mover_of_a_test")
+    world.query("airline", "grant usage on schema relaybox, relaybox_internal to mover_of_a_test")
+    world.query("airline", "grant select on relaybox.outbox, relaybox_internal.sent_rows to mover_of_a_test")
     world.query("airline", "alter table relaybox.outbox enable row level security")
     world.query("airline", "create policy half on relaybox.outbox using (payload = 'm1')")
     with world.session() as connection, connection.cursor() as cursor:
@@ -60,6 +60,16 @@ def test_g4_a_row_policy_is_an_error_and_never_fewer_rows(world: World) -> None:
         cursor.execute("set row_security = off")
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
             cursor.execute("select count(*) from relaybox.outbox")
+        connection.rollback()
+        cursor.execute("set role mover_of_a_test")
+        cursor.execute("set row_security = off")
+        cursor.execute("select count(*) from relaybox_internal.sent_rows")
+        assert cursor.fetchone() == (3,)
+        connection.rollback()
+        cursor.execute("alter view relaybox_internal.sent_rows owner to mover_of_a_test")  # whom the policy holds for
+        cursor.execute("set row_security = off")
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            cursor.execute("select count(*) from relaybox_internal.sent_rows")
         connection.rollback()
     world.query("airline", "drop policy half on relaybox.outbox")
     world.query("airline", "drop owned by mover_of_a_test")

@@ -92,6 +92,8 @@ PAYLOADS = (
     "select payload from relaybox.outbox",
     "select key from relaybox.outbox",
     "select o from relaybox.outbox o",
+    "select payload from relaybox_internal.sent_rows",
+    "select key, headers from relaybox_internal.sent_rows",
     "select payload from relaybox_internal.log",
     "select headers from relaybox_internal.log",
     "select payload from relaybox_internal.log_1",

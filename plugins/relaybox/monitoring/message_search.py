@@ -43,7 +43,7 @@ _IN_LOG = """
 
 _IN_OUTBOX = """
     select o.message_id
-    from relaybox.outbox o
+    from relaybox_internal.sent_rows o
     where o.seq > (select q.last_value - %(newest)s from relaybox.outbox_seq q) and o.sender = %(sender)s and o.index = %(index)s
     order by o.seq
     limit %(limit)s

@@ -181,7 +181,7 @@ def _outbox_part(stores: BothStores, common: int) -> tuple[int, str | None, str,
     stores.source.execute(
         """
         update relaybox_adopted a set is_ghost = false
-        from relaybox.outbox o where o.message_id = a.message_id and o.sent_at = a.sent_at
+        from relaybox_internal.sent_rows o where o.message_id = a.message_id and o.sent_at = a.sent_at
         """
     )
     backlog = stores.source.row(

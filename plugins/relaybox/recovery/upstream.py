@@ -130,7 +130,7 @@ _IN_OUTBOX = """
     select count(*) as message_count
     from relaybox_internal.hop_out h
     cross join unnest(%(ids)s::uuid[], %(sent_at)s::timestamptz[]) u (message_id, sent_at)
-    join relaybox.outbox o on o.message_id = u.message_id and o.sent_at = u.sent_at
+    join relaybox_internal.sent_rows o on o.message_id = u.message_id and o.sent_at = u.sent_at
     where h.hop = %(hop)s and o.topic = any(h.topics)
 """
 

@@ -198,7 +198,7 @@ def _table(session: StoreSession, log_id: int | None, hop: str | None) -> TableR
         return found
     unmoved = session.rows(
         _Unmoved,
-        "select q.seq, o.topic from relaybox_internal.unmoved_seq(%s, %s) q (seq) join relaybox.outbox o on o.seq = q.seq",
+        "select q.seq, o.topic from relaybox_internal.unmoved_seq(%s, %s) q (seq) join relaybox_internal.sent_rows o on o.seq = q.seq",
         *(found.droppable[0].first - 1, found.droppable[-1].last),
     )
     unrouted = (Holder("unrouted", f"topic {one.topic}", one.seq, None, None) for one in unmoved)

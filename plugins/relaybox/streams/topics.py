@@ -109,6 +109,6 @@ _COUNT_UNMOVED = """
     )
     select count(*) as message_count, min(o.sent_at) as first_sent_at
     from looked_at l
-    join relaybox.outbox o on o.seq > l.after_seq and o.seq <= l.through_seq
+    join relaybox_internal.sent_rows o on o.seq > l.after_seq and o.seq <= l.through_seq
     where o.topic = any(%(topics)s) and not exists (select from done d where d.seq = o.seq)
 """

@@ -14,7 +14,7 @@ as $$
         select w.seq, r.run
         from unnest(seqs_) with ordinality r (seqs, run)
         cross join lateral (
-            select o.seq from relaybox.outbox o
+            select o.seq from relaybox_internal.sent_rows o
             where o.seq >= lower(r.seqs)
                 and o.seq < upper(r.seqs)
                 and o.topic = any(topics_)

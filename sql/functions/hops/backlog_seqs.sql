@@ -9,7 +9,7 @@ as $$
     select o.seq, p.backlog_id, p.state
     from relaybox_internal.backlog p
     cross join lateral unnest(p.seqs) r (seqs)
-    join relaybox.outbox o on o.seq >= greatest(lower(r.seqs), after_seq + 1)
+    join relaybox_internal.sent_rows o on o.seq >= greatest(lower(r.seqs), after_seq + 1)
         and o.seq <= least(upper(r.seqs) - 1, through_seq)
     where p.hop = hop_name
         and o.topic = any(p.topics)

@@ -23,12 +23,12 @@ as $$
                     )
                     > relaybox_internal.log_read_through(h.hop)
                 else exists (
-                    select from relaybox.outbox o
+                    select from relaybox_internal.sent_rows o
                     where o.xid >= pg_snapshot_xmax(h.lower)
                         and o.xid < pg_snapshot_xmax(pg_current_snapshot())
                         and o.topic = any(h.topics) and o.seq + 0 > h.anchor_seq
                 ) or exists (
-                    select from relaybox.outbox o
+                    select from relaybox_internal.sent_rows o
                     where o.xid = any(array(select x from pg_snapshot_xip(h.lower) x))
                         and o.topic = any(h.topics) and o.seq + 0 > h.anchor_seq
                 )

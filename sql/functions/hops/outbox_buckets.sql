@@ -11,14 +11,14 @@ language sql stable parallel safe
 as $$
     select min(p.seq), max(p.seq), count(*)
     from (
-        select o.seq from relaybox.outbox o
+        select o.seq from relaybox_internal.sent_rows o
         where o.xid >= pg_snapshot_xmax(lower_)
             and o.xid < pg_snapshot_xmax(upper_)
             and (o.xid < pg_snapshot_xmin(upper_) or pg_visible_in_snapshot(o.xid, upper_))
             and o.topic = any(topics_)
             and o.seq + 0 > after_seq
         union all
-        select o.seq from relaybox.outbox o
+        select o.seq from relaybox_internal.sent_rows o
         where o.xid = any(
             array(select x from pg_snapshot_xip(lower_) x where pg_visible_in_snapshot(x, upper_))
         )

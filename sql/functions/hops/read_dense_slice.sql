@@ -14,6 +14,6 @@ as $$
         o.seq - first_seq + first_position, coalesce(o.index, o.seq - first_seq + first_position),
         case when o.index is null then 0 else o.epoch end, o.message_id, o.sent_at,
         o.topic, o.sender, o.key, o.headers, o.payload, o.payload_bytes, o.clock
-    from relaybox.outbox o
+    from relaybox_internal.sent_rows o
     where o.seq >= first_seq and o.seq <= last_seq
 $$;

@@ -16,7 +16,7 @@ as $$
         coalesce(o.index, first_position - 1 + row_number() over (order by o.seq)),
         case when o.index is null then 0 else o.epoch end, o.message_id, o.sent_at,
         o.topic, o.sender, o.key, o.headers, o.payload, o.payload_bytes, o.clock
-    from relaybox.outbox o
+    from relaybox_internal.sent_rows o
     where o.seq >= first_seq
         and o.seq <= last_seq
         and o.topic = any(topics_)

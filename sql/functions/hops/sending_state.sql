@@ -49,7 +49,7 @@ as $$
     ) unreceived on true
     left join lateral (
         select o.sent_at
-        from relaybox.outbox o where h.reads_log is null and o.seq = unreceived.first_read
+        from relaybox_internal.sent_rows o where h.reads_log is null and o.seq = unreceived.first_read
         union all
         select l.sent_at from relaybox_internal.log l
         where l.log_id = h.reads_log and l.log_position = unreceived.first_read

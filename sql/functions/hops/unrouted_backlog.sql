@@ -7,7 +7,7 @@ language sql stable
 as $$
     select o.topic, count(*), min(o.sent_at)
     from relaybox_internal.backlog_seqs(hop_name, 0, 9223372036854775806) b
-    join relaybox.outbox o on o.seq = b.seq
+    join relaybox_internal.sent_rows o on o.seq = b.seq
     where b.state = 'unrouted'
     group by o.topic
     union all

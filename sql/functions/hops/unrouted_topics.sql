@@ -13,13 +13,13 @@ declare
     last_seq bigint := (select q.last_value from relaybox.outbox_seq q);
     after_seq bigint := greatest(last_seq - newest, 0);
 begin
-    if not exists (select from relaybox.outbox o where o.seq > after_seq and o.topic <> all(routed))
+    if not exists (select from relaybox_internal.sent_rows o where o.seq > after_seq and o.topic <> all(routed))
     then
         return;
     end if;
     return query
     select o.topic, count(*), min(o.sent_at)
-    from relaybox.outbox o
+    from relaybox_internal.sent_rows o
     where o.seq > after_seq and o.topic <> all(routed) and not exists (
         select from relaybox_internal.hop_out h
         cross join lateral relaybox_internal.accounted_seqs(h.hop, after_seq, last_seq) a

@@ -17,7 +17,7 @@ begin
         when reads_log then reads - slice_.first_read + slice_.first_position
         when slice_.first_read < (select s.first_kept_seq from relaybox_internal.store s) then (
             select slice_.first_position + slice_.row_count - 1 - count(*)
-            from relaybox.outbox o
+            from relaybox_internal.sent_rows o
             where o.seq > reads and o.seq <= slice_.last_read
                 and o.topic = any(planned.topics)
                 and pg_visible_in_snapshot(o.xid, planned.upper)
@@ -25,7 +25,7 @@ begin
         )
         else (
             select slice_.first_position - 1 + nullif(count(*), 0)
-            from relaybox.outbox o
+            from relaybox_internal.sent_rows o
             where o.seq >= slice_.first_read and o.seq <= reads
                 and o.topic = any(planned.topics)
                 and pg_visible_in_snapshot(o.xid, planned.upper)

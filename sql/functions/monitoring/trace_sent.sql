@@ -13,7 +13,7 @@ as $$
             when current_setting('track_commit_timestamp') = 'on'
                 then pg_xact_commit_timestamp(o.xid::xid)
         end
-    from relaybox.outbox o
+    from relaybox_internal.sent_rows o
     where o.message_id = message_id_
     order by o.seq
 $$;

@@ -7,7 +7,7 @@ as $$
     from (
         select o.seq, o.message_id, o.sent_at,
             row_number() over (partition by o.message_id, o.sent_at order by o.seq) as copy
-        from relaybox.outbox o
+        from relaybox_internal.sent_rows o
         where o.seq <= anchor and o.message_id in (select message_id from relaybox_adopted)
     ) o
     join (

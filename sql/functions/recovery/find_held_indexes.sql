@@ -16,7 +16,7 @@ as $$
     ), unread as (
         select o.sender, o.epoch, o.index
         from relaybox_internal.backlog_seqs(hop_name, 0, 9223372036854775806) b
-        join relaybox.outbox o on o.seq = b.seq
+        join relaybox_internal.sent_rows o on o.seq = b.seq
         where b.state = 'routed' and exists (select from held)
         union all
         select l.sender, l.epoch, l.index

@@ -22,7 +22,7 @@ as $$
             or o.xid::text::numeric >= c.copied_in and o.xid::text::numeric
                 < c.next - (c.next - o.xmin::text::numeric + 4294967296) % 4294967296
         ) as is_own
-        from relaybox.outbox o
+        from relaybox_internal.sent_rows o
         cross join this_cluster c
         where relaybox_internal.is_reloaded()
     ),

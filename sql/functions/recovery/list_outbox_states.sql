@@ -17,7 +17,7 @@ as $$
             else 'unrouted'
         end,
         r.retired_by, r.retired_reason, b.seq is not null
-    from relaybox.outbox o
+    from relaybox_internal.sent_rows o
     left join (
         select b.seq, min(p.retired_by) as retired_by, min(p.retired_reason) as retired_reason
         from relaybox_internal.backlog_seqs(head.hop, 0, anchor) b
@@ -30,11 +30,11 @@ as $$
         union
         select o.seq from relaybox_internal.generation g
         cross join lateral unnest(g.adopted_seqs) a (seqs)
-        join relaybox.outbox o on o.seq >= lower(a.seqs) and o.seq < upper(a.seqs)
+        join relaybox_internal.sent_rows o on o.seq >= lower(a.seqs) and o.seq < upper(a.seqs)
         where g.hop = head.hop
         union
         select o.seq from unnest(adopted) a (seqs)
-        join relaybox.outbox o on o.seq >= lower(a.seqs) and o.seq < upper(a.seqs)
+        join relaybox_internal.sent_rows o on o.seq >= lower(a.seqs) and o.seq < upper(a.seqs)
     ) b on b.seq = o.seq
     where o.seq <= anchor and o.topic = any(topics_)
 $$;

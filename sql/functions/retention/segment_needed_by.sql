@@ -38,7 +38,7 @@ begin
     needs_from := relaybox_internal.unmoved_seq(first_ - 1, last_);
     if needs_from is not null then
         select format('unrouted topic %s', o.topic) into holder
-        from relaybox.outbox o where o.seq = needs_from;
+        from relaybox_internal.sent_rows o where o.seq = needs_from;
     end if;
 end
 $$;

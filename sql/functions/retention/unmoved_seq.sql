@@ -7,7 +7,7 @@ language sql stable
 set enable_seqscan = on
 as $$
     select min(o.seq)
-    from relaybox.outbox o
+    from relaybox_internal.sent_rows o
     where o.seq > after_seq and o.seq <= through_seq and not exists (
         select
         from relaybox_internal.hop_out h

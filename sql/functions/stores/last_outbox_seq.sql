@@ -4,5 +4,5 @@
 create or replace function relaybox_internal.last_outbox_seq() returns bigint
 language sql volatile
 as $$
-    select setval('relaybox.outbox_seq', greatest(q.last_value, (select max(o.seq) from relaybox.outbox o), 1)) from relaybox.outbox_seq q
+    select setval('relaybox.outbox_seq', greatest(q.last_value, (select max(o.seq) from relaybox_internal.sent_rows o), 1)) from relaybox.outbox_seq q
 $$;

@@ -143,6 +143,9 @@ column_rights (grantee, privilege, table_schema, table_name, names) as (
     ('relaybox_viewer', 'SELECT', 'relaybox', 'outbox', array[
         'seq', 'xid', 'message_id', 'index', 'sent_at', 'epoch', 'topic', 'sender', 'clock'
     ]),
+    ('relaybox_viewer', 'SELECT', 'relaybox_internal', 'sent_rows', array[
+        'seq', 'xid', 'message_id', 'index', 'sent_at', 'epoch', 'topic', 'sender', 'clock'
+    ]),
     ('relaybox_viewer', 'SELECT', 'relaybox_internal', 'log', array[
         'log_id', 'epoch', 'log_position', 'index', 'message_id', 'sent_at', 'topic', 'sender',
         'clock'
@@ -221,7 +224,7 @@ cross join (values ('relaybox_driver'), ('relaybox_reader'), ('relaybox_viewer')
 where
     case r.grantee
         when 'relaybox_driver' then o.nspname = 'relaybox_internal'
-        when 'relaybox_viewer' then o.name not in ('inbox', 'dead_letters')
+        when 'relaybox_viewer' then o.name not in ('inbox', 'dead_letters', 'sent_rows')
         else true
     end
 union all

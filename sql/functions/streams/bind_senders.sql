@@ -1,6 +1,6 @@
 -- Sets whether a role may insert only messages of the senders that it is bound to. Returns whether
--- that changed; only then the outbox is locked, for a moment. The owner of the outbox and
--- superusers, which includes drivers, are never restricted. Called by init.
+-- that changed; only then the outbox is locked, for a moment. The owner of the outbox and superusers
+-- are never restricted, and drivers, readers and viewers read sent_rows. Called by init.
 create or replace function relaybox_internal.bind_senders(asked boolean) returns boolean
 language plpgsql volatile
 as $$

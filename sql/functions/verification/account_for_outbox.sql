@@ -18,7 +18,7 @@ as $$
         count(*) filter (where a.state = 'waiting'), count(*) filter (where a.state = 'unrouted'),
         count(*) filter (where a.state = 'retired'), count(*) filter (where a.seq is null),
         count(*) filter (where a.entry_count > 1)
-    from relaybox.outbox o
+    from relaybox_internal.sent_rows o
     left join (
         select p.seq, min(p.state) as state, count(*) as entry_count
         from relaybox_internal.accounted_seqs(hop_name, after_seq, through_seq) p group by p.seq

@@ -24,7 +24,7 @@ as $$
     select o.seq, 'delivered', null
     from relaybox_internal.generation g
     cross join lateral unnest(g.adopted_seqs) a (seqs)
-    join relaybox.outbox o on o.seq >= greatest(lower(a.seqs), after_seq + 1)
+    join relaybox_internal.sent_rows o on o.seq >= greatest(lower(a.seqs), after_seq + 1)
         and o.seq <= least(upper(a.seqs) - 1, through_seq)
     where g.hop = hop_name
         and o.topic = any(array(select unnest(relaybox_internal.hop_topics(hop_name))))
@@ -34,7 +34,7 @@ as $$
     union all
     select o.seq, 'waiting', null
     from relaybox_internal.hop_out h
-    join relaybox.outbox o on o.seq > greatest(h.anchor_seq, after_seq) and o.seq <= through_seq
+    join relaybox_internal.sent_rows o on o.seq > greatest(h.anchor_seq, after_seq) and o.seq <= through_seq
     where h.hop = hop_name and h.retired_at is null and o.topic = any(h.topics)
         and not pg_visible_in_snapshot(o.xid, h.lower)
 $$;

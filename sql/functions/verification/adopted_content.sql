@@ -18,7 +18,7 @@ as $$
         )
     from unnest(log_positions, message_ids) a (log_position, message_id)
     join relaybox_internal.hop_out h on h.hop = hop_name and h.reads_log is null
-    join relaybox.outbox o on o.message_id = a.message_id
+    join relaybox_internal.sent_rows o on o.message_id = a.message_id
     union all
     select
         a.log_position,

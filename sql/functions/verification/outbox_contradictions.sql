@@ -21,7 +21,7 @@ as $$
     cross join lateral (
         select count(*) as row_count, min(o.seq) as first_seq,
             min(o.xid::text::numeric) as first_xid
-        from relaybox.outbox o where o.xid >= h.next_xid and o.seq > h.anchor_seq
+        from relaybox_internal.sent_rows o where o.xid >= h.next_xid and o.seq > h.anchor_seq
     ) f
     where f.row_count > 0
     union all

@@ -12,7 +12,7 @@ language sql stable
 as $$
     select o.seq, o.message_id, o.sender, o.topic, coalesce(a.batches, '{}'),
         coalesce(a.entry_count, 0)
-    from relaybox.outbox o
+    from relaybox_internal.sent_rows o
     left join (
         select p.seq, count(*) as entry_count,
             array_agg(p.batch order by p.batch) filter (where p.batch is not null) as batches
