@@ -18,8 +18,9 @@ CREATE VIEW relaybox.consumer_action WITH (security_barrier='true') AS
     done_by
    FROM relaybox_internal.consumer_action k
   WHERE (( SELECT scope.sees_all
-           FROM relaybox_internal.acting_role scope) OR (subscription_id IN ( SELECT b.subscription_id
-           FROM relaybox_internal.bound_subscriptions b)) OR ((subscription_id IS NULL) AND (action = 'drop'::text) AND (EXISTS ( SELECT
+           FROM relaybox_internal.acting_role scope) OR (EXISTS ( SELECT
+           FROM relaybox_internal.bound_subscriptions b
+          WHERE (b.subscription_id = subscription_id))) OR ((subscription_id IS NULL) AND (action = 'drop'::text) AND (EXISTS ( SELECT
            FROM relaybox_internal.allowed_streams o
           WHERE ((o.stream = subscription) AND (done_at >= o.bound_at))))));
 
@@ -91,9 +92,11 @@ CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
                    FROM relaybox_internal.allowed_topics a))))
          OFFSET 0) l ON (true))
   WHERE ((( SELECT scope.sees_all
-           FROM relaybox_internal.acting_role scope) OR (d.subscription_id IN ( SELECT b.subscription_id
-           FROM relaybox_internal.bound_subscriptions b)) OR (d.stream_id IN ( SELECT o.stream_id
-           FROM relaybox_internal.allowed_streams o))) AND ((EXISTS ( SELECT
+           FROM relaybox_internal.acting_role scope) OR (d.stream_id IN ( SELECT o.stream_id
+           FROM relaybox_internal.allowed_streams o)) OR (EXISTS ( SELECT
+           FROM relaybox_internal.bound_subscriptions b
+          WHERE (b.subscription_id = d.subscription_id)
+         OFFSET 0))) AND ((EXISTS ( SELECT
            FROM relaybox_internal.allowed_topics a
           WHERE (a.topic = '*'::text))) OR (COALESCE(l.topic, n.topic) IN ( SELECT a.topic
            FROM relaybox_internal.allowed_topics a))));
@@ -327,8 +330,9 @@ CREATE VIEW relaybox.replay_ranges WITH (security_barrier='true') AS
           WHERE ((c.subscription_id = r.subscription_id) AND (r.done_at IS NULL))
          HAVING (min(c.done_stream_position) >= r.last_stream_position)) newest ON (true))
   WHERE (( SELECT scope.sees_all
-           FROM relaybox_internal.acting_role scope) OR (r.subscription_id IN ( SELECT b.subscription_id
-           FROM relaybox_internal.bound_subscriptions b)));
+           FROM relaybox_internal.acting_role scope) OR (EXISTS ( SELECT
+           FROM relaybox_internal.bound_subscriptions b
+          WHERE (b.subscription_id = r.subscription_id))));
 
 COMMENT ON VIEW relaybox.replay_ranges IS 'Ranges that second cursors read, one after the other: replays with second_cursor, and backfills from Airflow.';
 
@@ -416,7 +420,8 @@ CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
           WHERE (k.subscription_id = n.subscription_id)) c ON (true))
   WHERE ((n.ended_at IS NULL) AND (( SELECT scope.sees_all
            FROM relaybox_internal.acting_role scope) OR (n.subscription_id IN ( SELECT b.subscription_id
-           FROM relaybox_internal.bound_subscriptions b))));
+           FROM relaybox_internal.bound_subscriptions b
+          WHERE (b.ended_at IS NULL)))));
 
 COMMENT ON VIEW relaybox.subscriptions IS 'The open subscriptions of this store, second cursors of replays included. For each lane: relaybox.lag.';
 
@@ -660,15 +665,33 @@ ALTER TABLE ONLY relaybox_internal.batch
     ADD CONSTRAINT batch_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox_internal.hop_out(hop);
 
 CREATE VIEW relaybox_internal.bound_subscriptions AS
+ WITH bound AS (
+         SELECT b.subscription,
+            b.bound_at
+           FROM (relaybox_internal.subscription_role b
+             CROSS JOIN relaybox_internal.acting_role scope)
+          WHERE (pg_has_role(scope.caller, (to_regrole(quote_ident((b.role_name)::text)))::oid, 'usage'::text) AND (pg_has_role(CURRENT_USER, (to_regrole(quote_ident((b.role_name)::text)))::oid, 'usage'::text) OR has_table_privilege(CURRENT_USER, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text)))
+        )
  SELECT n.subscription_id,
-    n.subscription
-   FROM (relaybox_internal.subscription n
-     LEFT JOIN relaybox_internal.subscription parent ON ((parent.subscription_id = n.replay_of)))
-  WHERE ((EXISTS ( SELECT
-           FROM (relaybox_internal.acting_role scope
-             JOIN relaybox_internal.subscription_role b ON ((b.subscription = ANY (ARRAY[n.subscription, parent.subscription]))))
-          WHERE (((n.ended_at IS NULL) OR (b.bound_at <= n.ended_at)) AND pg_has_role(scope.caller, (to_regrole(quote_ident((b.role_name)::text)))::oid, 'usage'::text) AND (pg_has_role(CURRENT_USER, (to_regrole(quote_ident((b.role_name)::text)))::oid, 'usage'::text) OR has_table_privilege(CURRENT_USER, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text))))) OR (n.stream_id IN ( SELECT o.stream_id
-           FROM relaybox_internal.allowed_streams o)));
+    n.subscription,
+    n.ended_at
+   FROM (bound b
+     JOIN relaybox_internal.subscription n ON ((n.subscription = b.subscription)))
+  WHERE ((n.replay_of IS NULL) AND ((n.ended_at IS NULL) OR (b.bound_at <= n.ended_at)))
+UNION ALL
+ SELECT n.subscription_id,
+    n.subscription,
+    n.ended_at
+   FROM ((bound b
+     JOIN relaybox_internal.subscription parent ON ((parent.subscription = b.subscription)))
+     JOIN relaybox_internal.subscription n ON ((n.replay_of = parent.subscription_id)))
+  WHERE ((n.ended_at IS NULL) OR (b.bound_at <= n.ended_at))
+UNION ALL
+ SELECT n.subscription_id,
+    n.subscription,
+    n.ended_at
+   FROM (relaybox_internal.allowed_streams o
+     JOIN relaybox_internal.subscription n ON ((n.stream_id = o.stream_id)));
 
 COMMENT ON VIEW relaybox_internal.bound_subscriptions IS 'The subscriptions that the role of this session is bound to, or is an operator of.';
 
@@ -1864,7 +1887,11 @@ ALTER TABLE ONLY relaybox_internal.subscription
 
 CREATE UNIQUE INDEX subscribed_once ON relaybox_internal.subscription USING btree (subscription) WHERE (ended_at IS NULL);
 
+CREATE INDEX subscription_of_name ON relaybox_internal.subscription USING btree (subscription);
+
 CREATE INDEX subscription_of_role ON relaybox_internal.subscription USING btree (subscribed_by) INCLUDE (lanes) WHERE (ended_at IS NULL);
+
+CREATE INDEX subscription_second_cursors ON relaybox_internal.subscription USING btree (replay_of) WHERE (replay_of IS NOT NULL);
 
 ALTER TABLE ONLY relaybox_internal.subscription
     ADD CONSTRAINT subscription_replay_of_fkey FOREIGN KEY (replay_of) REFERENCES relaybox_internal.subscription(subscription_id);

@@ -116,6 +116,10 @@ class ApprovalRequired(Terminal):
     """The store gives messages again only after an approval in Airflow."""
 
 
+class ApprovalOutdated(Terminal):
+    """What was approved is not there any more: the subscription ended and its name began anew, or the sender has a new epoch."""
+
+
 class DeadLetterNotOpen(Terminal):
     """The dead letter does not exist, is resolved, or waits for an earlier one."""
 

@@ -45,6 +45,13 @@ comment on column relaybox_internal.subscription.done_at_end is
 create unique index subscribed_once
 on relaybox_internal.subscription (subscription) where ended_at is null;
 
+-- Serves "which subscriptions is this role bound to", ended ones included, which stay for good.
+create index subscription_of_name on relaybox_internal.subscription (subscription);
+
+-- Serves the same for second cursors, and the name of the next one.
+create index subscription_second_cursors
+on relaybox_internal.subscription (replay_of) where replay_of is not null;
+
 -- Serves "how many subscriptions and lanes has this role".
 create index subscription_of_role
 on relaybox_internal.subscription (subscribed_by) include (lanes) where ended_at is null;

@@ -6,8 +6,9 @@ select k.action_id, k.subscription, k.action, k.detail, k.reason, k.done_at, k.d
 from relaybox_internal.consumer_action k
 where
     (select scope.sees_all from relaybox_internal.acting_role scope)
-    or k.subscription_id in (
-        select b.subscription_id from relaybox_internal.bound_subscriptions b
+    or exists (
+        select from relaybox_internal.bound_subscriptions b
+        where b.subscription_id = k.subscription_id
     )
     -- of a dead letter that a stream set aside: it is of no subscription
     or k.subscription_id is null and k.action = 'drop' and exists (

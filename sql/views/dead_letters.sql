@@ -29,10 +29,14 @@ left join lateral (
 where
     (
         (select scope.sees_all from relaybox_internal.acting_role scope)
-        or d.subscription_id in (
-            select b.subscription_id from relaybox_internal.bound_subscriptions b
-        )
         or d.stream_id in (select o.stream_id from relaybox_internal.allowed_streams o)
+        -- offset 0: the subscription of each letter is looked up; the list of all may have ended ones by
+        -- the ten thousand
+        or exists (
+            select from relaybox_internal.bound_subscriptions b
+            where b.subscription_id = d.subscription_id
+            offset 0 -- noqa: AM09
+        )
     )
     and (
         exists (

@@ -18,8 +18,9 @@ left join lateral (
 ) newest on true
 where
     (select scope.sees_all from relaybox_internal.acting_role scope)
-    or r.subscription_id in (
-        select b.subscription_id from relaybox_internal.bound_subscriptions b
+    or exists (
+        select from relaybox_internal.bound_subscriptions b
+        where b.subscription_id = r.subscription_id
     );
 
 comment on view relaybox.replay_ranges is

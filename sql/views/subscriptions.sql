@@ -42,6 +42,7 @@ where
         (select scope.sees_all from relaybox_internal.acting_role scope)
         or n.subscription_id in (
             select b.subscription_id from relaybox_internal.bound_subscriptions b
+            where b.ended_at is null
         )
     );
 

@@ -128,6 +128,45 @@ def test_an_approved_replay_reads_what_the_approver_saw_and_no_more(twelve: Worl
     assert twelve.value(STORE, audit) == "ada, approved by grace"
 
 
+def test_a_subscription_that_began_anew_after_the_count_is_not_replayed(twelve: World) -> None:
+    """The approval is of the subscription that was counted, not of its name. The next run counts the new one."""
+    asking(twelve)
+    form = {"subscription": "billing", "start": "3", "through": "9", "reason": "audit"}
+    counted = run_task(twelve, "replay", "count", **form)
+    number = twelve.value(STORE, "select subscription_id from relaybox_internal.subscription")
+    assert f"billing \\(number {number}, since " in counted["table"]
+    twelve.query(STORE, "select relaybox.unsubscribe('billing')")
+    pulled = {"count": counted, "approve": {**APPROVED, "clear_number": 0}}
+    with pytest.raises(AirflowFailException, match="no subscription billing"):
+        run_task(twelve, "replay", "replay", pulled=pulled, **form)
+    twelve.query(STORE, "select relaybox.subscribe('billing', 'flights')")
+    with pytest.raises(AirflowFailException, match=f"that one is number {number}, .* is that of number {number + 1} now"):
+        run_task(twelve, "replay", "replay", pulled=pulled, **form)
+    assert twelve.value(STORE, "select count(*) from relaybox_internal.replay_range") == 0
+    again = {**pulled, "count": run_task(twelve, "replay", "count", **form)}
+    with reading("billing.replay", STORE):
+        assert run_task(twelve, "replay", "replay", pulled=again, **form)["done_stream_position"] == 9
+
+
+def test_an_approval_that_does_not_say_of_which_subscription_approves_nothing(twelve: World) -> None:
+    """A version of before had counted, and its run was approved after the upgrade."""
+    asking(twelve)
+    form = {"subscription": "billing", "start": "3", "through": "9", "reason": "audit"}
+    counted = {name: value for name, value in run_task(twelve, "replay", "count", **form).items() if "subscri" not in name}
+    with pytest.raises(AirflowFailException, match="an earlier version of Relaybox has shown it"):
+        run_task(twelve, "replay", "replay", pulled={"count": counted, "approve": {**APPROVED, "clear_number": 0}}, **form)
+
+
+def test_letters_of_a_subscription_that_began_anew_are_not_redriven(twelve: World) -> None:
+    """The approval is of the subscription that was shown."""
+    order = {"subscription": "billing", "reason": "fixed in 1.4"}
+    shown = run_task(twelve, "redrive", "show", **order)
+    twelve.query(STORE, "select relaybox.unsubscribe('billing'); select relaybox.subscribe('billing', 'flights')")
+    with pytest.raises(AirflowFailException, match="subscription billing is not the one that was approved"):
+        run_task(twelve, "redrive", "redrive", pulled={"show": shown, "approve": APPROVED}, **order)
+    assert twelve.value(STORE, "select count(*) from relaybox.dead_letters where state = 'open'") == 2
+
+
 @pytest.mark.parametrize(
     ("kind", "answer", "says"),
     [
@@ -204,7 +243,8 @@ def test_only_the_approved_dead_letters_are_redriven_and_the_approver_is_recorde
     shown = run_task(twelve, "redrive", "show", **order)
     assert len(shown["dead_letter_ids"]) == 2
     assert "m2" not in shown["table"]
-    pulled = {"show": {"dead_letter_ids": shown["dead_letter_ids"][:1], "attempts": shown["attempts"][:1]}, "approve": APPROVED}
+    first = {**shown, "dead_letter_ids": shown["dead_letter_ids"][:1], "attempts": shown["attempts"][:1]}
+    pulled = {"show": first, "approve": APPROVED}
     assert run_task(twelve, "redrive", "redrive", pulled=pulled, **order) == {"redriven": 1}
     with pytest.raises(AirflowSkipException, match="none of the approved dead letters was redriven"):
         run_task(twelve, "redrive", "redrive", pulled=pulled, **order)
@@ -260,6 +300,30 @@ def test_the_gap_that_was_approved_is_given_up_and_no_more(connected: World) -> 
     ]
     with pytest.raises(AirflowSkipException, match="no message waits for a missing message of sender DL"):
         run_task(connected, "skip", "show", sender="DL", reason="why not")
+
+
+def test_a_gap_of_a_later_epoch_is_not_given_up_by_an_approval_of_an_earlier_one(connected: World) -> None:
+    """What was missing came after all; the sender began anew, and misses other messages of the same indexes."""
+    connected.change_route(order="fifo", runner="threads")
+    connected.query("airline", "select relaybox.declare_sender('UA', 'gapless')")
+    insert = "insert into relaybox.outbox (topic, sender, epoch, index, payload) values ('flights', 'UA', %s, %s, 'x')"
+    for index in (1, 4):
+        connected.query("airline", insert, 1, index)
+    connected.transfer_all()
+    order = {"sender": "UA", "reason": "the device burnt"}
+    shown = run_task(connected, "skip", "show", **order)
+    assert (shown["epoch"], shown["through"]) == (1, 3)
+    assert "up to index 3 of epoch 1" in shown["table"]
+    for index in (2, 3):
+        connected.query("airline", insert, 1, index)
+    assert connected.value("airline", "select relaybox.new_epoch('UA')") == 2
+    for index in (1, 4):
+        connected.query("airline", insert, 2, index)
+    connected.transfer_all()
+    with pytest.raises(AirflowFailException, match=r"UA that was approved is of epoch 1, .* is at epoch 2"):
+        run_task(connected, "skip", "skip", pulled={"show": shown, "approve": APPROVED}, **order)
+    assert connected.value("hub", "select count(*) from relaybox_internal.skip") == 0
+    assert run_task(connected, "skip", "show", **order)["epoch"] == 2
 
 
 def test_a_skip_chooses_no_message_that_is_held(connected: World) -> None:

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from relaybox.airflow.approvals import as_xcom
 from relaybox.airflow.dags.actions import build_redrive_dags, build_skip_dags
 from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.airflow.page.store_overview import StoreOverview
 from relaybox.subscriptions import replays
+from relaybox.subscriptions.approvals import pin_subscription
 from tests.airflow.page_client import USERS, PageServer, page_server, register_dags
 from tests.airflow.route_auth_manager import ROUTE_OF_USER, SHARED_DAGS
 from tests.support.services import add_route
@@ -152,7 +154,13 @@ def test_a_run_of_one_route_does_nothing_to_a_subscription_of_another(page: Page
     assert answer.status_code == 200, answer.text
     conf = answer.json()["conf"]
     letter = connected.value(STORE, "select dead_letter_id from relaybox.dead_letters where subscription = 'roster'")
-    shown = {"dead_letter_ids": [letter], "attempts": [1], "table": "|", "first_stream_position": 1, "last_stream_position": 3}
+    number, at = connected.query(
+        STORE, "select subscription_id, subscribed_at from relaybox_internal.subscription where subscription = 'roster'"
+    )[0]
+    pinned = {"subscription_id": number, "subscribed_at": at.isoformat()}
+    shown = {
+        "dead_letter_ids": [letter], "attempts": [1], "table": "|", "first_stream_position": 1, "last_stream_position": 3, **pinned
+    }  # fmt: skip
     approved = {"chosen_options": ["Approve"], "responded_by_user": {"id": "1", "name": "ann"}, "clear_number": 0}
     before = state(connected)
     for task in ("count" if kind == "replay" else "show", kind):
@@ -166,6 +174,7 @@ def test_a_redrive_of_one_route_takes_no_letter_of_another(page: PageServer, con
     assert page
     letter = connected.value(STORE, "select dead_letter_id from relaybox.dead_letters where subscription = 'roster'")
     approved = {"chosen_options": ["Approve"], "responded_by_user": {"id": "1", "name": "ann"}}
+    pinned = as_xcom(pin_subscription(connected.routes.store(STORE), "billing", "flights"))
     before = state(connected)
     with pytest.raises(Exception, match="none of the approved dead letters was redriven"):
         run_task(
@@ -173,7 +182,7 @@ def test_a_redrive_of_one_route_takes_no_letter_of_another(page: PageServer, con
             "redrive",
             "redrive",
             form("redrive", "billing"),
-            {"show": {"dead_letter_ids": [letter], "attempts": [1]}, "approve": approved},
+            {"show": {"dead_letter_ids": [letter], "attempts": [1], **pinned}, "approve": approved},
         )
     assert state(connected) == before
 

@@ -15,6 +15,7 @@ from relaybox import errors
 from relaybox.consumer import Consumer
 from relaybox.stores.schema import initialise_store
 from relaybox.subscriptions import subscriptions
+from relaybox.subscriptions.approvals import pin_subscription
 from relaybox.subscriptions.redriving import redrive_dead_letters
 from tests.support.services import break_service, read_service
 from tests.support.streams import STORE, deliver
@@ -29,8 +30,6 @@ AGAIN = (
     "select relaybox.replay('billing', '2', 'why', '3', second_cursor => true)",
     "select relaybox.subscribe('ended', 'flights')",
     "select relaybox.subscribe('ended', 'flights', '8')",
-    "select relaybox.subscribe('billing.replay', 'flights')",
-    "select relaybox.subscribe('billing.replay-3', 'flights', 'latest')",
 )
 """Each gives a consumer messages again that it had."""
 
@@ -132,7 +131,9 @@ def test_drivers_and_the_owner_need_no_approval_in_sql(approved: World) -> None:
     break_service(STORE, user=DRIVER, password="secret")
     try:
         assert subscriptions.replay(store, "billing", "3", through="5", reason="why", second_cursor=True).message_count == 3
-        assert redrive_dead_letters(store, "billing", {letter[0]: letter[1]}, reason="why", on_behalf_of="ada").redriven == 1
+        pinned = pin_subscription(store, "billing", "flights")
+        redriven = redrive_dead_letters(store, "billing", {letter[0]: letter[1]}, reason="why", on_behalf_of="ada", pinned=pinned)
+        assert redriven.redriven == 1
     finally:
         break_service(STORE, user=service["user"], password=service["password"])
     approved.query(STORE, "select relaybox.replay('billing', 'earliest', 'why')")

@@ -129,11 +129,13 @@ def test_eight_second_cursors_asked_for_at_once_get_eight_names(ten: World) -> N
 
 
 def test_a_second_cursor_takes_no_name_of_another_subscription(world: World) -> None:
-    """Two subscriptions with the same first 50 characters, and one that has the next name already."""
+    """Two subscriptions with the same first 50 characters, and one that an earlier version gave the next name."""
     deliver(world, 3)
     long = [f"{'a' * 50}-{n}" for n in (1, 2)]
-    for name in (*long, "billing", "billing.replay-1"):
+    for name in (*long, "billing", "taken"):
         world.query(STORE, "select relaybox.subscribe(%s, 'flights')", name)
+    # an earlier version let anyone subscribe so
+    world.query(STORE, "update relaybox_internal.subscription set subscription = 'billing.replay-1' where subscription = 'taken'")
     named = [
         world.value(STORE, "select replayed_as from relaybox.replay(%s, '1', 'compare', second_cursor => true)", name)
         for name in (*long, "billing", "billing")

@@ -144,10 +144,18 @@ def test_where_senders_are_bound_a_driver_needs_no_bypassrls(driven: World, data
     assert driven.path.read_text() != text
     driven.initialise()
     as_driver()
-    for command in (("transfer", "flights/1"), ("transfer", "flights/2"), ("status",), ("verify", "flights"), ("doctor", "airline")):
+    for command in (
+        ("transfer", "flights/1"),
+        ("transfer", "flights/2"),
+        ("status",),
+        ("verify", "flights"),
+        ("doctor", "airline"),
+    ):
         run(*command)
     as_owner(databases)
-    assert driven.value("airline", "select not r.rolbypassrls and not r.rolsuper from pg_roles r where r.rolname = 'driver_of_a_test'")
+    assert driven.value(
+        "airline", "select not r.rolbypassrls and not r.rolsuper from pg_roles r where r.rolname = 'driver_of_a_test'"
+    )
     assert driven.value("airline", "select o.relrowsecurity from pg_class o where o.oid = 'relaybox.outbox'::regclass")
     assert driven.value("hub", "select count(*) from relaybox_internal.log") == COUNT
 

@@ -9,6 +9,8 @@ import pytest
 
 from relaybox import errors
 from relaybox.consumer import Consumer
+from relaybox.subscriptions.bindings import bind_subscription
+from relaybox.subscriptions.replays import second_cursor
 from tests.support.services import break_service, read_service
 from tests.support.streams import STORE, deliver
 from tests.support.subscription_roles import CALLS, SEEN, ask, bind, bind_subscriptions, letter_of, login, refusal, unbind
@@ -322,3 +324,78 @@ def test_where_nothing_is_bound_no_binding_is_read(world: World, view: str) -> N
     assert reads
     assert all("never executed" in line for line in reads), lines
     assert [line for line in lines if "InitPlan" in line], lines
+
+
+OF_SECOND_CURSORS = ("billing.replay", "billing.replay-1", "never.replay-7", f"{'a' * 35}-12345678.replay")
+
+
+@pytest.mark.parametrize("name", OF_SECOND_CURSORS)
+def test_the_name_of_a_second_cursor_is_nobodys_to_take(roles: World, name: str) -> None:
+    """Neither a subscription nor a binding can have it, so that a replay gives its messages to no other team."""
+    with pytest.raises(psycopg2.Error, match="is that of a second cursor: only a replay makes such a subscription") as refused:
+        roles.query(STORE, "select relaybox.subscribe(%s, 'flights')", name)
+    assert refused.value.pgcode == "RB036"
+    with pytest.raises(errors.RequestRefused, match=f"subscription {name} is a second cursor"):
+        bind_subscription(roles.routes.store(STORE), name, "app_free")
+
+
+def test_a_second_cursor_belongs_to_those_who_may_use_its_subscription(roles: World) -> None:
+    """Whatever its name is, and whoever was bound to that name before; a role that may use it need not wait for it with an error."""
+    roles.query(
+        STORE, "insert into relaybox_internal.subscription_role (subscription, role_name) values ('billing.replay', 'app_free')"
+    )
+    bind(roles, "mine", "app_free")
+    with login("app_billing") as cursor:
+        assert refusal(cursor, "select * from relaybox.fetch('billing.replay')")[0] == "RB031"
+    ask_for = "select * from relaybox_internal.ask_replay('billing', %s, '2', '5', 'why', 'ada')"
+    for name in ("billing.replay", "mine"):
+        roles.query(STORE, ask_for, name)
+        with login("app_free") as cursor:
+            assert refusal(cursor, f"select * from relaybox.fetch('{name}')")[0] == "RB040"
+            for view in SEEN.values():
+                assert (name,) not in ask(cursor, view)
+        with login("app_billing") as cursor:
+            assert len(ask(cursor, "select * from relaybox.fetch(%s, 10)", name)) == 4
+            assert (name,) in ask(cursor, "select subscription from relaybox.subscriptions")
+
+
+def test_a_second_cursor_has_no_name_of_another_subscription(roles: World) -> None:
+    for name in ("audit.replay", "audit.replay-3", "billing.replay.replay"):
+        with pytest.raises(psycopg2.Error, match=f"the name {name} is that of a second cursor of another") as refused:
+            roles.query(STORE, "select * from relaybox_internal.ask_replay('billing', %s, '2', '5', 'why', 'ada')", name)
+        assert refused.value.pgcode == "RB036"
+        assert "Give the name billing.replay, or one that" in str(refused.value)
+
+
+@pytest.mark.parametrize("subscription", ["billing", "b" * 44, "b" * 45, "b" * 60])
+def test_a_replay_in_sql_and_one_in_airflow_name_second_cursors_alike(roles: World, subscription: str) -> None:
+    """`relaybox replay` adds a number."""
+    if subscription != "billing":
+        roles.query(STORE, "select relaybox.subscribe(%s, 'flights')", subscription)
+        bind(roles, subscription, "app_billing")
+    name = second_cursor(subscription)
+    assert roles.value(STORE, "select relaybox_internal.second_cursor_name(%s)", subscription) == name
+    replaying = "select replayed_as from relaybox.replay(%s, '1', 'why', second_cursor => true)"
+    number = roles.value(STORE, "select 1 + count(*) from relaybox.subscriptions where replay_of = %s", subscription)
+    assert roles.value(STORE, replaying, subscription) == f"{name}-{number}"
+    roles.query(STORE, "select * from relaybox_internal.ask_replay(%s, %s, '2', '5', 'why', 'ada')", subscription, name)
+    with login("app_billing") as cursor:
+        assert refusal(cursor, f"select * from relaybox.fetch('{name}-9')")[0] == "RB031"
+        assert len(ask(cursor, "select * from relaybox.fetch(%s, 10)", name)) == 4
+    with login("app_free") as cursor:
+        code, _, hint = refusal(cursor, f"select * from relaybox.fetch('{name}')")
+        assert (code, hint.split("subscriptions bind ")[1]) == (
+            "RB040",
+            f"{STORE} {subscription if len(subscription) < 44 else 'SUBSCRIPTION'} app_free",
+        )
+
+
+def test_a_subscription_of_before_keeps_the_name_of_a_second_cursor(roles: World) -> None:
+    """Earlier versions let anyone subscribe under such a name: it is bound by its own name, not by that of another."""
+    roles.query(STORE, "select relaybox.subscribe('old', 'flights')")
+    roles.query(STORE, "update relaybox_internal.subscription set subscription = 'billing.replay-4' where subscription = 'old'")
+    bind(roles, "billing.replay-4", "app_free")
+    with login("app_free") as cursor:
+        assert len(ask(cursor, "select * from relaybox.fetch('billing.replay-4', 10)")) == 10
+    with login("app_billing") as cursor:
+        assert refusal(cursor, "select * from relaybox.fetch('billing.replay-4')")[0] == "RB040"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from relaybox.airflow.naming import APPROVE_TASK_ID, SHOW_TASK_ID
+from relaybox.subscriptions.approvals import PinnedSubscription
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -45,6 +46,27 @@ def shown(context: Context, task_id: str = SHOW_TASK_ID) -> Mapping[str, Any]:
     """Returns what was approved; exactly that is done."""
     found: Mapping[str, Any] = context["ti"].xcom_pull(task_ids=task_id)
     return found
+
+
+def as_xcom(pinned: PinnedSubscription) -> dict[str, Any]:
+    """Returns the subscription that is to be approved, as pinned() reads it."""
+    return {"subscription_id": pinned.subscription_id, "subscribed_at": pinned.subscribed_at.isoformat()}
+
+
+def pinned(shown_before: Mapping[str, Any]) -> PinnedSubscription:
+    """Returns the subscription that was approved. Fails the task for good if a version of before, which did not say, has shown it."""
+    try:
+        return PinnedSubscription(int(shown_before["subscription_id"]), datetime.fromisoformat(shown_before["subscribed_at"]))
+    except KeyError as error:
+        raise AirflowFailException(
+            "What was approved does not say which subscription it was: an earlier version of Relaybox has shown it. "
+            "Trigger a new run, and approve that one."
+        ) from error
+
+
+def describe_pinned(subscription: str, pinned_: PinnedSubscription) -> str:
+    """Returns the subscription for a table to approve."""
+    return f"{subscription} (number {pinned_.subscription_id}, since {pinned_.subscribed_at:%Y-%m-%d %H:%M})"
 
 
 def approver(context: Context) -> str:

@@ -73,6 +73,7 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB040": errors.RoleNotBound,
     "RB041": errors.TopicNotGranted,
     "RB042": errors.ApprovalRequired,
+    "RB043": errors.ApprovalOutdated,
 }
 
 _POSTGRES_CODES: dict[str, type[errors.RelayboxError]] = {

@@ -50,6 +50,7 @@ def skip_gap(
     through: int | None = None,
     held: bool = False,
     only: Store | None = None,
+    epoch: int | None = None,
 ) -> list[SkipResult]:
     """Skips the first gap of a sender at every store of a route that has it. Commits per store; idempotent.
 
@@ -65,6 +66,7 @@ def skip_gap(
         held: set aside the message with index `through`, which is the sender's next one and waits for
             messages that its clock names.
         only: skip at this store only.
+        epoch: the sender's, whose gap was approved; None: the newest one.
 
     Returns:
         The results of the stores, in the order of the route. If a store fails after another one has a
@@ -72,11 +74,12 @@ def skip_gap(
 
     Raises:
         ConfigurationError: no reason, an index that no message can have, or a store that is not the route's.
+        ApprovalOutdated: a store is at another epoch of the sender than `epoch`, and would skip there.
         NoSuchGap: `through` includes messages that are not missing, or no store knows the sender.
         UnknownHop: the stream is not registered.
         StoreUnreachable, StoreBusy: nothing was skipped.
     """
-    request = _SkipRequest(route, sender, through, held, reason, recorded_by)
+    request = _SkipRequest(route, sender, through, held, reason, recorded_by, epoch)
     _check(request, only)
     done: list[SkipResult] = []
     states: list[tuple[str, SenderGap | None]] = []
@@ -110,6 +113,7 @@ class _SkipRequest:
     held: bool
     reason: str
     recorded_by: str
+    epoch: int | None
 
 
 def _check(request: _SkipRequest, only: Store | None) -> None:
@@ -159,8 +163,8 @@ def _skip_through(session: StoreSession, request: _SkipRequest, last_index: int)
     session = session.doing(f"skipping a gap of sender {request.sender}")
     gap = session.row(
         _SkippedGap,
-        "select * from relaybox_internal.skip_gap(%s, %s, %s, %s, %s, %s)",
-        *(request.route.stream, request.sender, last_index, request.reason, request.recorded_by, request.held),
+        "select * from relaybox_internal.skip_gap(%s, %s, %s, %s, %s, %s, %s)",
+        *(request.route.stream, request.sender, last_index, request.reason, request.recorded_by, request.held, request.epoch),
     )
     session.commit_durably("skip")
     emit(

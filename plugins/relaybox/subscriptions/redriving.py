@@ -10,6 +10,7 @@ from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
+    from relaybox.subscriptions.approvals import PinnedSubscription
 
 
 class _Chosen(NamedTuple):
@@ -32,20 +33,28 @@ class RedriveResult:
 
 
 def redrive_dead_letters(
-    store: Store, subscription: str, dead_letters: Mapping[int, int], *, reason: str, on_behalf_of: str
+    store: Store,
+    subscription: str,
+    dead_letters: Mapping[int, int],
+    *,
+    reason: str,
+    on_behalf_of: str,
+    pinned: PinnedSubscription,
 ) -> RedriveResult:
     """Redrives those of the dead letters that are still as they were when a person decided on them, in the order of their stream positions.
 
     `dead_letters` has the number of each, and its attempts at that time: one that was refused again since has more. One transaction; safe
-    to repeat.
+    to repeat. `pinned` is the subscription that the decision was about.
 
     Raises:
+        ApprovalOutdated: the subscription is not the pinned one.
         NotSubscribed, RequestRefused: no reason.
         DeadLetterNotOpen: one waits behind an open one that was not chosen.
     """
     redriven, passed_over = 0, dict.fromkeys(dead_letters, "is not in this store any more")
     with store_session(store, f"redriving dead letters of {subscription}", application_name="relaybox redrive") as session:
         session.value("select set_config('relaybox.on_behalf_of', %s, true)", on_behalf_of)
+        session.call("relaybox_internal.require_pinned", subscription, *pinned)
         chosen = session.rows(
             _Chosen,
             "select dead_letter_id, state, attempts from relaybox.dead_letters where dead_letter_id = any(%s) and "

@@ -18,8 +18,10 @@ from relaybox.stores.schema import store_session
 if TYPE_CHECKING:
     from relaybox.routes import Store
     from relaybox.stores.sessions import StoreSession
+    from relaybox.subscriptions.approvals import PinnedSubscription
 
-LONGEST_NAME = 60
+LONGEST_OWN_NAME = 44
+"""What a subscription's name may take of the name of its second cursor, which has at most 60 characters with its number."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class ReplayRequest:
         asked_by: the same asker asking again does not start what was read for it.
         on_behalf_of: the person, for the record.
         stream: the subscription must read it; None: it may read any.
+        pinned: the subscription that was approved; None: the one that has the name now.
     """
 
     subscription: str
@@ -44,6 +47,7 @@ class ReplayRequest:
     rows_per_second: int | None = None
     on_behalf_of: str = ""
     stream: str | None = None
+    pinned: PinnedSubscription | None = None
 
 
 @dataclass(frozen=True)
@@ -82,10 +86,13 @@ class ReplayProgress:
 
 
 def second_cursor(subscription: str) -> str:
-    """The name of a subscription's second cursor, unless another one is asked for: no two subscriptions have the same."""
+    """The name of a subscription's second cursor, unless another one is asked for: no two subscriptions have the same.
+
+    As relaybox_internal.second_cursor_name() has it, whose names with a number `relaybox replay --second-cursor` gives.
+    """
     own = subscription
-    if len(own) > LONGEST_NAME - len(".replay"):
-        own = f"{own[:44]}-{hashlib.sha256(own.encode()).hexdigest()[:8]}"
+    if len(own) > LONGEST_OWN_NAME:
+        own = f"{own[:35]}-{hashlib.sha256(own.encode()).hexdigest()[:8]}"
     return f"{own}.replay"
 
 
@@ -94,14 +101,16 @@ def ask_replay(store: Store, order: ReplayRequest) -> StartedReplay:
 
     Raises:
         NotSubscribed: also if the subscription does not read the stream of the request. Nothing is changed then.
+        ApprovalOutdated: the subscription is not the pinned one.
         NoLongerKept, RequestRefused: no reason, an interval that is not over, or a name that is taken.
     """
     with store_session(store, f"replaying subscription {order.subscription}", application_name="relaybox replay") as session:
         session.value("select set_config('relaybox.on_behalf_of', %s, true)", order.on_behalf_of)
         asked = session.row(
             StartedReplay,
-            "select * from relaybox_internal.ask_replay(%s, %s, %s, %s, %s, %s, %s)",
+            "select * from relaybox_internal.ask_replay(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
             *(order.subscription, order.cursor, order.start, order.through, order.reason, order.asked_by, order.rows_per_second),
+            *(order.pinned or (None, None)),
         )
         if order.stream is not None:
             # asked last: its row is locked, so that the name stays with the subscription that the range was asked of
@@ -134,7 +143,7 @@ def carry_out_replay(store: Store, order: ReplayRequest, rest: Callable[[], obje
 
     Raises:
         RequestRefused: the second cursor was closed meanwhile, or the request makes no sense.
-        NotSubscribed, NoLongerKept: as ask_replay.
+        NotSubscribed, NoLongerKept, ApprovalOutdated: as ask_replay.
     """
     asked, said = ask_replay(store, order), None
     while asked.state == "waits":

@@ -1,12 +1,13 @@
 -- Gives up a gap of a sender: the messages with these indexes will never come. The messages that
 -- waited for them are released in this transaction. first_index: the first one that is missing;
 -- last_index: at most the one before the first held one. with_held: the sender's next message is
--- here, has index last_index and waits only for its clock; it is given up and set aside. Raises
--- RB004 (no such stream here), RB017 (not a gap of this sender, or the sender is not declared),
--- RB036 (no reason, or too long a text).
+-- here, has index last_index and waits only for its clock; it is given up and set aside. pinned_epoch:
+-- the epoch whose gap was approved; null: the one that the sender is in. Raises RB004 (no such stream
+-- here), RB017 (not a gap of this sender, or the sender is not declared), RB036 (no reason, or too long
+-- a text), RB043 (the sender is in another epoch than the pinned one).
 create or replace function relaybox_internal.skip_gap(
     stream_name text, sender_ text, last_index_ bigint, reason_ text, skipped_by_ text,
-    with_held boolean default false,
+    with_held boolean default false, pinned_epoch integer default null,
     out epoch integer, out first_index bigint, out last_index bigint, out released bigint
 )
 language plpgsql volatile
@@ -37,6 +38,14 @@ begin
     end if;
     state := relaybox_internal.begin_skipped_sender(stream_, sender_);
     epoch := state.epoch;
+    if epoch <> pinned_epoch then
+        raise exception using errcode = 'RB043',
+            message = format(
+                'the gap of sender %s that was approved is of epoch %s, and stream %s of this store '
+                'is at epoch %s of the sender', sender_, pinned_epoch, stream_name, epoch
+            ),
+            hint = 'Nothing was changed. Trigger a new run: it shows the gap of now, and asks again.';
+    end if;
     first_index := state.watermark + 1;
     last_index := relaybox_internal.last_index_of_gap(stream_, state, last_index_, with_held);
     insert into relaybox_internal.skip (

@@ -2,10 +2,12 @@
 -- Ranges of one cursor never mix: a range begins when the one before it is read. Call again until
 -- the state is not `waits`. state: begun; joined (this range is being read); done (it was read for
 -- this asker); empty (nothing was delivered then). The live cursor stays. Locks the subscription.
--- Raises RB031, RB034, RB036, RB041.
+-- pinned_id, pinned_at: the subscription that was approved (require_pinned()).
+-- Raises RB031, RB034, RB036, RB041, RB043.
 create or replace function relaybox_internal.ask_replay(
     subscription text, cursor_name text, start text, through text, reason text, asked_by text,
     rows_per_second integer default null,
+    pinned_id integer default null, pinned_at timestamptz default null,
     out state text, out replay bigint,
     out first_stream_position bigint, out last_stream_position bigint,
     out message_count bigint, out byte_count bigint,
@@ -27,6 +29,9 @@ begin
     -- one asker at a time; other rows that name the subscription are not blocked
     perform from relaybox_internal.subscription s
     where s.subscription_id = subscription_.subscription_id for no key update;
+    perform relaybox_internal.require_pinned(
+        subscription_.subscription, ask_replay.pinned_id, ask_replay.pinned_at
+    );
     perform from relaybox_internal.stream s
     where s.stream_id = subscription_.stream_id for key share;
     select b.first_stream_position, b.last_stream_position

@@ -1,7 +1,7 @@
 -- Lets a database role, and roles that inherit it, use a subscription and its second cursors. The
 -- subscription need not exist yet. It has an effect only if the store asks for bindings
 -- (bind_subscriptions). Returns whether the binding is new. For the owner. Raises RB036 (no name of a
--- subscription, or no such role).
+-- subscription, the name of a second cursor, or no such role).
 create or replace function relaybox_internal.bind_subscription(
     subscription_ text, role_name_ name
 )
@@ -15,6 +15,14 @@ begin
                 'the name %L of a subscription must be 1 to 60 of a-z 0-9 _ . -',
                 left(subscription_, 70)
             );
+    end if;
+    if relaybox_internal.bound_names(subscription_) <> array[subscription_] then
+        raise exception using errcode = 'RB036',
+            message = format(
+                'subscription %s is a second cursor: it belongs to those who may use the '
+                'subscription that it replays', subscription_
+            ),
+            hint = 'Bind that subscription. Its second cursors need no binding.';
     end if;
     if not exists (select from pg_roles r where r.rolname = role_name_) then
         raise exception using errcode = 'RB036',

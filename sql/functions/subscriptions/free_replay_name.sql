@@ -22,12 +22,7 @@ as $$
         made.replays + 1, made.replays + made.open_subscriptions + 1
     ) as number (n)
     cross join lateral (
-        select case
-            when length(subscription_.subscription) <= 44 then subscription_.subscription
-            -- 44 characters, of this subscription alone
-            else left(subscription_.subscription, 35) || '-'
-                || left(md5(subscription_.subscription), 8)
-        end || '.replay-' || number.n as free
+        select relaybox_internal.second_cursor_name(subscription_.subscription, number.n) as free
     ) name
     where not exists (
         select from relaybox_internal.subscription s

@@ -1,8 +1,8 @@
 -- Raises RB042 if the caller needs an approval to have messages again, and its new subscription,
--- `made`, would have some again: an earlier subscription of this name to this stream had done them;
--- or the name is that of second cursors, whose consumers may be waiting. Called after `made` was
--- inserted: all others of the name have ended, also one that this snapshot still sees open. A
--- snapshot of the whole transaction may be older than what the others had done, and is refused.
+-- `made`, would have some again: an earlier subscription of this name to this stream had done them.
+-- Called after `made` was inserted: all others of the name have ended, also one that this snapshot
+-- still sees open. A snapshot of the whole transaction may be older than what the others had done, and
+-- is refused.
 create or replace function relaybox_internal.require_approval_to_go_back(
     name text, made integer, stream_id_ integer, first_stream_position_ bigint
 )
@@ -22,7 +22,7 @@ begin
             hint = 'In this store messages are given again only after an approval. Subscribe in a '
                 'transaction of READ COMMITTED.';
     end if;
-    if right(name, 20) ~ '[.]replay(-[0-9]+)?$' or exists (
+    if exists (
         select from relaybox_internal.subscription s
         join relaybox_internal.stream t on t.stream_id = s.stream_id
         where s.subscription = name and s.stream_id = stream_id_ and s.subscription_id <> made

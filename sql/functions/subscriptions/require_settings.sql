@@ -9,6 +9,10 @@ declare
     wrong text := concat_ws(
         '; ',
         case when name ~ '^[a-z0-9_.-]{1,60}$' is not true then format('the name %L must be 1 to 60 of a-z 0-9 _ . -', left(name, 70)) end,
+        case
+            when relaybox_internal.is_second_cursor_name(name)
+                then format('the name %L is that of a second cursor: only a replay makes such a subscription', left(name, 70))
+        end,
         case when (lanes between 1 and 64) is not true then format('lanes %s must be 1 to 64', coalesce(lanes::text, 'null')) end,
         case when (lane_by in ('sender', 'key')) is not true then format('lane_by %L must be sender or key', left(lane_by, 70)) end,
         case when (nack_limit >= 1) is not true then format('nack_limit %s must be 1 or more', coalesce(nack_limit::text, 'null')) end,

@@ -1,7 +1,7 @@
--- Raises RB040 if this store binds subscriptions to roles and the caller is bound neither to this
--- name nor, of a second cursor, to the name of its subscription. The words are the same whether there
--- is such a subscription or not. is_reading: the caller changes nothing, and readers may.
--- is_operating: operators of the stream that the subscription reads may too.
+-- Raises RB040 if this store binds subscriptions to roles and the caller is not bound to this name; of
+-- a second cursor, whatever its name is, to the name of its subscription (bound_names()). The words
+-- are the same whether there is such a subscription or not. is_reading: the caller changes nothing,
+-- and readers may. is_operating: operators of the stream that the subscription reads may too.
 create or replace function relaybox_internal.require_subscription_role(
     name text, is_reading boolean default false, is_operating boolean default false
 )
@@ -10,17 +10,17 @@ language plpgsql stable
 as $$
 declare
     scope relaybox_internal.acting_role;
+    bound text[];
 begin
     select * into scope from relaybox_internal.acting_role c;
-    if scope.acts_on_all or is_reading and scope.sees_all or exists (
+    if scope.acts_on_all or is_reading and scope.sees_all then
+        return;
+    end if;
+    bound := relaybox_internal.bound_names(name);
+    if exists (
         select from relaybox_internal.subscription_role b
-        where b.subscription in (name, (
-            select parent.subscription from relaybox_internal.subscription second
-            join relaybox_internal.subscription parent
-                on parent.subscription_id = second.replay_of
-            where second.subscription = name and second.ended_at is null
-        ))
-        and pg_has_role(scope.caller, to_regrole(quote_ident(b.role_name))::oid, 'usage')
+        where b.subscription = any(bound)
+            and pg_has_role(scope.caller, to_regrole(quote_ident(b.role_name))::oid, 'usage')
     ) or is_operating and exists (
         select from relaybox_internal.subscription n
         join relaybox_internal.allowed_streams o on o.stream_id = n.stream_id
@@ -41,7 +41,13 @@ begin
             'An administrator runs: relaybox subscriptions bind %s%s',
             relaybox_internal.shell_words(
                 (select s.store from relaybox_internal.store s),
-                coalesce(left(name, 70), 'SUBSCRIPTION'), scope.caller
+                case
+                    when not relaybox_internal.is_second_cursor_name(name) then left(name, 70)
+                    -- a longer one is cut, and does not tell of which subscription it is
+                    when length(name) <= 50 then regexp_replace(name, '[.]replay(-[0-9]+)?$', '')
+                    else 'SUBSCRIPTION'
+                end,
+                scope.caller
             ),
             relaybox_internal.operator_hint(is_operating)
         );

@@ -31,7 +31,7 @@ begin
                 '%sKnown here: %s.',
                 case
                     when is_ending then ''
-                    when right(name, 20) ~ '[.]replay(-[0-9]+)?$'
+                    when relaybox_internal.is_second_cursor_name(name)
                         then 'A replay of this name has ended, or was never begun. '
                     else format(
                         'Subscribe first: select relaybox.subscribe(%L, ''STREAM''). ',

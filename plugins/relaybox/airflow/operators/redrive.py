@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from relaybox.airflow.approvals import approver, cell, shown
+from relaybox.airflow.approvals import approver, as_xcom, cell, describe_pinned, pinned, shown
 from relaybox.airflow.forms import REASON, SUBSCRIPTION, chosen_store, given, person
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.subscriptions.approvals import pin_subscription
 from relaybox.subscriptions.redriving import redrive_dead_letters
 from relaybox.subscriptions.subscriptions import DeadLetter, list_dead_letters, require_of_stream
 
@@ -37,7 +38,7 @@ class DeadLettersOperator(BaseOperator):
         store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         given(params, REASON, "Reason")
         with terminal_errors_fail_at_once(), service_file((store,)):
-            require_of_stream(store, subscription, self.route.stream)
+            to_approve = pin_subscription(store, subscription, self.route.stream)
             listed = list_dead_letters(
                 store,
                 subscription=subscription,
@@ -49,9 +50,11 @@ class DeadLettersOperator(BaseOperator):
         dead_letters = [dead_letter for dead_letter in listed if params.get(DEAD_LETTER_ID) in (None, dead_letter.dead_letter_id)]
         if not dead_letters:
             raise AirflowSkipException(f"store {store.name}: subscription {subscription} has no such open dead letter")
-        table = dead_letters_table(dead_letters)
+        whose = f"Store {cell(store.name)}, subscription {cell(describe_pinned(subscription, to_approve))}:"
+        table = f"{whose}\n\n{dead_letters_table(dead_letters)}"
         self.log.info("%s", table)
         return {
+            **as_xcom(to_approve),
             "dead_letter_ids": [dead_letter.dead_letter_id for dead_letter in dead_letters],
             "attempts": [dead_letter.attempts for dead_letter in dead_letters],
             "table": table,
@@ -98,6 +101,7 @@ class RedriveOperator(BaseOperator):
                 dict(zip(approved["dead_letter_ids"], approved["attempts"], strict=True)),
                 reason=given(params, REASON, "Reason"),
                 on_behalf_of=f"{person(context)}, approved by {approver(context)}",
+                pinned=pinned(approved),
             )
         for dead_letter_id, why in result.passed_over.items():
             self.log.warning(

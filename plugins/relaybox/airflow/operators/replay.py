@@ -11,7 +11,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from relaybox.airflow.approvals import approver, cell, shown
+from relaybox.airflow.approvals import approver, as_xcom, cell, describe_pinned, pinned, shown
 from relaybox.airflow.forms import REASON, SUBSCRIPTION, asker, chosen_store, given, person
 from relaybox.airflow.naming import APPROVE_TASK_ID, COUNT_TASK_ID
 from relaybox.airflow.service_file import service_file
@@ -19,7 +19,7 @@ from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.log_events import emit
 from relaybox.routes import Route, Store
 from relaybox.subscriptions import subscriptions
-from relaybox.subscriptions.approvals import requires_approval
+from relaybox.subscriptions.approvals import PinnedSubscription, pin_subscription, requires_approval
 from relaybox.subscriptions.replays import ReplayRequest, carry_out_replay, second_cursor
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class ReplayCountOperator(BaseOperator):
         params, wanted = context["params"], wanted_range(context)
         store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         with terminal_errors_fail_at_once(), service_file((store,)):
-            subscriptions.require_of_stream(store, subscription, self.route.stream)
+            to_approve = pin_subscription(store, subscription, self.route.stream)
             counted = subscriptions.replay(
                 store,
                 subscription,
@@ -84,13 +84,13 @@ class ReplayCountOperator(BaseOperator):
         )
         if counted.is_empty:
             emit("replay_empty", subscription=subscription, start=wanted.start, through=wanted.through)
-        return {**asdict(counted), "table": _table(store, subscription, counted)}
+        return {**asdict(counted), **as_xcom(to_approve), "table": _table(store, subscription, to_approve, counted)}
 
 
-def _table(store: Store, subscription: str, counted: subscriptions.Replay) -> str:
+def _table(store: Store, subscription: str, to_approve: PinnedSubscription, counted: subscriptions.Replay) -> str:
     rows = {
         "store": store.name,
-        "subscription": subscription,
+        "subscription": describe_pinned(subscription, to_approve),
         "stream positions": f"{counted.first_stream_position} to {counted.last_stream_position}",
         "messages": counted.message_count,
         "bytes": counted.byte_count,
@@ -161,7 +161,7 @@ def _replay_request(context: Context, route: Route) -> ReplayRequest:
 
 
 def _approved(request: ReplayRequest, context: Context) -> ReplayRequest:
-    """The request with the stream positions that were counted: no more than what the approver saw."""
+    """The request with the subscription and the stream positions that were counted: no more than what the approver saw."""
     who, counted = approver(context), shown(context, COUNT_TASK_ID)
     if shown(context, APPROVE_TASK_ID)[_CLEARED] != context["dag_run"].clear_number:
         raise AirflowFailException(
@@ -171,6 +171,7 @@ def _approved(request: ReplayRequest, context: Context) -> ReplayRequest:
         request,
         start=str(counted["first_stream_position"]),
         through=str(counted["last_stream_position"]),
+        pinned=pinned(counted),
         on_behalf_of=f"{request.on_behalf_of}, approved by {who}",
     )
 

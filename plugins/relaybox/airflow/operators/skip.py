@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
@@ -33,7 +33,7 @@ class GapOperator(BaseOperator):
         self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns the last index to skip, and a table to approve."""
+        """Returns the epoch and the last index to skip, and a table to approve."""
         params = context["params"]
         sender = given(params, SENDER, "Sender")
         given(params, REASON, "Reason")
@@ -42,31 +42,50 @@ class GapOperator(BaseOperator):
         for store in found:
             if store.error is not None:
                 raise store.error
-        through = params.get(THROUGH) or end_of_gap(found, sender)
-        if through is None:
+        gap = find_gap(found, sender)
+        if gap is None and not params.get(THROUGH):
             raise AirflowSkipException(f"route {self.route.name}: no message waits for a missing message of sender {sender}")
-        table = gap_table(found, sender, through)
+        epoch = gap.epoch if gap else None
+        through = int(params.get(THROUGH) or (gap.through if gap else 0))
+        table = gap_table(found, sender, epoch, through)
         self.log.info("%s", table)
-        return {"through": through, "table": table}
+        return {"epoch": epoch, "through": through, "table": table}
 
 
-def end_of_gap(found: Iterable[StoreHoldback], sender: str) -> int | None:
-    """Returns the last index of the sender's first gap, at the first store that waits; else the index that clocks name.
+class FoundGap(NamedTuple):
+    """The epoch of a sender, and the last index that is missing there."""
+
+    epoch: int
+    through: int
+
+
+def find_gap(found: Iterable[StoreHoldback], sender: str) -> FoundGap | None:
+    """Returns the end of the sender's first gap, at the first store that waits; else the newest index that clocks name.
 
     At a store that holds messages of the sender, what clocks name of it is no gap: it waits there too.
     """
     own, asked = [], []
     for store in found:
         is_held = any(held.sender == sender for held in store.senders)
-        own += [held.own_gap.last_index for held in store.senders if held.sender == sender and held.own_gap is not None]
-        asked += [cause.last_index for held in store.senders for cause in held.causes if cause.sender == sender and not is_held]
+        own += [
+            FoundGap(held.epoch, held.own_gap.last_index)
+            for held in store.senders
+            if held.sender == sender and held.own_gap is not None
+        ]
+        asked += [
+            FoundGap(cause.epoch, cause.last_index)
+            for held in store.senders
+            for cause in held.causes
+            if cause.sender == sender and not is_held
+        ]
     return own[0] if own else max(asked, default=None)
 
 
-def gap_table(found: Iterable[StoreHoldback], sender: str, through: int) -> str:
+def gap_table(found: Iterable[StoreHoldback], sender: str, epoch: int | None, through: int) -> str:
     """Returns a Markdown table with a row per store."""
+    of_epoch = f"of epoch {epoch}" if epoch else "of its epoch"
     rows = [
-        f"Skip the missing messages of sender {cell(sender)} up to index {through}. It can't be undone:",
+        f"Skip the missing messages of sender {cell(sender)} up to index {through} {of_epoch}. It can't be undone:",
         "",
         "| store | delivered through | missing | messages that wait |",
         "|---|---|---|---|",
@@ -98,6 +117,7 @@ class SkipOperator(BaseOperator):
                 reason=given(params, REASON, "Reason"),
                 recorded_by=f"{person(context)}, approved by {approver(context)}: {asker(context)}",
                 through=int(shown(context)["through"]),
+                epoch=shown(context).get("epoch"),
             )
             for one in done:
                 if one.error is not None:
