@@ -108,8 +108,8 @@ def test_hints_of_consumers(world: World, name: str) -> None:
         world.query(STORE, "update relaybox_internal.store set bind_subscriptions = false")
         world.query(STORE, "select relaybox_internal.bind_topics(true)")
         told = hint(cursor, "RB041", "select * from relaybox.read_stream('flights', 2, 10)")
-        *words, first, second = words_of(told, "relaybox topics grant")
-        assert (words, {first, second}) == (["topics", "grant", *given(name, STORE), name], {name, "flights"})
+        *words, first, second, last = words_of(told, "relaybox topics grant")
+        assert (words, {first, second}, last) == (["topics", "grant", *given(name, STORE)], {name, "flights"}, name)
 
 
 @pytest.mark.parametrize("name", HOSTILE)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tests.support.cli import Run, invoke
+from tests.support.services import break_service
 from tests.support.world import World
 
 
@@ -88,6 +89,20 @@ def test_subscriptions_lists_how_far_each_is(billed: World) -> None:
     assert "billing" in shown
     assert "live" in shown
     assert invoke("subscriptions", "analytics").stdout == "No subscriptions.\n"
+
+
+@pytest.mark.parametrize("command", ["subscriptions", "topics", "operators"])
+def test_a_store_that_could_not_be_read_is_not_said_to_have_nothing(billed: World, command: str) -> None:
+    """The list says which stores it does not know, and ends with the code of their error."""
+    assert billed
+    break_service("analytics", password="wrong")
+    one = invoke(command, "analytics")
+    assert (one.stdout, one.exit_code) == ("Could not be read: analytics.\n", 5)
+    assert "analytics" in one.stderr
+    for store in ("airline", "hub"):
+        break_service(store, password="wrong")
+    every = invoke(command)
+    assert (every.stdout, every.exit_code) == ("Could not be read: airline, analytics, hub.\n", 5)
 
 
 def test_replay_counts_first_and_moves_when_it_is_told_why(billed: World) -> None:

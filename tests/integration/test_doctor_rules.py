@@ -137,7 +137,11 @@ def test_a_login_without_any_right_is_an_error(world: World, clusters: Mapping[s
         "owner", "schema", "objects", "rights", "store_name", "switches", "hops",
     }  # fmt: skip
     ((_, _, next_step),) = results["schema"]
-    assert next_step == "As the owner of the schema: grant relaybox_reader to stranger;"
+    assert next_step == (
+        "As a superuser, or a role with the admin option on relaybox_driver: grant relaybox_driver to stranger; if tasks use it. "
+        "As a superuser, or a role with the admin option on relaybox_viewer: grant relaybox_viewer to stranger; "
+        "if the page or the triggerer does."
+    )
 
 
 REFUSING = """

@@ -110,10 +110,10 @@ def test_a_command_names_them_too_in_text_and_json(world: World) -> None:
     try:
         world.send("a")
         world.transfer()
-        refused = invoke("topics", "grant", "hub", "app_hold", "flights", "--json")
+        refused = invoke("topics", "grant", "hub", "flights", "app_hold", "--json")
         assert refused.exit_code == 0, "grants lock no row of the store"
         with closing(holder_of("hub", "lock table relaybox_internal.topic_role in exclusive mode", name="x" * 70)):
-            refused = invoke("topics", "grant", "hub", "app_hold", "crew", "--json")
+            refused = invoke("topics", "grant", "hub", "crew", "app_hold", "--json")
         assert refused.exit_code != 0
         error = refused.document["error"]
         assert f"{'x' * 63} (pid " in error["message"]

@@ -26,9 +26,9 @@ def role(world: World) -> Iterator[str]:
 def test_a_binding_says_what_it_still_needs_to_have_an_effect(world: World, role: str) -> None:
     first = " ".join(invoke("operators", "bind", "hub", "crew", ODD).stdout.split())
     assert first == (
-        f"role {ODD} is an operator of stream crew of hub. hub has no stream crew yet. The role does not inherit relaybox_operator: the "
-        f'binding has an effect only for members that do so. Run: grant relaybox_operator to "{ODD}". The binding has no effect yet: '
-        "set stores.hub.bind_subscriptions to true and run relaybox init"
+        f"role {ODD} is an operator of stream crew of hub. hub has no stream crew yet. The binding has no effect yet: "
+        "set stores.hub.bind_subscriptions to true and run relaybox init. The role does not inherit relaybox_operator: the "
+        f'binding has an effect only for members that do so. Run: grant relaybox_operator to "{ODD}";'
     )
     bind_subscriptions(world, asked=True)
     assert invoke("operators", "bind", "hub", "flights", role).stdout == f"role {role} is an operator of stream flights of hub\n"
@@ -59,6 +59,10 @@ def test_the_list_shows_each_binding_and_those_of_roles_and_streams_that_are_gon
     ]
     text = " ".join(invoke("operators").stdout.split())
     assert "there is no such role" in text
+    world.query("hub", f"revoke relaybox_operator from {role}; update relaybox_internal.store set bind_subscriptions = true")
+    text = " ".join(invoke("operators").stdout.split())
+    assert "in effect" not in text
+    assert f'the role is no member of relaybox_operator. Run: grant relaybox_operator to "{role}";' in text
     assert (
         invoke("operators", "unbind", "hub", "flights", ODD).stdout
         == f"role {ODD} is no longer an operator of stream flights of hub\n"

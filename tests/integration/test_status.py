@@ -267,6 +267,20 @@ def test_a_topic_that_the_file_routes_and_the_store_does_not_know_asks_for_init(
     assert "relaybox.yaml routes it, the store does not know that yet. Run: relaybox init" in " ".join(status.stderr.split())
 
 
+def test_a_topic_of_a_route_that_begins_elsewhere_is_not_said_to_be_in_no_route(world: World) -> None:
+    """It is the store that is wrong, or the route's beginning."""
+    add_route(world.path, "other", topics=["refunds"], path=["hub", "analytics"])
+    assert invoke("init").exit_code == 0
+    world.send("a", topic="refunds")
+    said = " ".join(invoke("status").stderr.split())
+    assert "1 messages of topic refunds, which no hop reads" in said
+    assert (
+        "Topic refunds is in a route, and only what is sent at the store where a route begins is moved: other begins at hub."
+        in said
+    )
+    assert "add topic refunds to a route that begins at airline and run: relaybox init" in said
+
+
 def test_a_topic_that_another_hop_moves_asks_for_init_of_the_hop_too(world: World) -> None:
     """Neither status nor a transfer ends well while the file gives a hop a topic that its store does not move for it."""
     other = {"topics": ["refunds"], "path": ["airline", "hub"]}

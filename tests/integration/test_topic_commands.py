@@ -47,7 +47,7 @@ def test_the_key_in_the_file_switches_grants_on_and_off(world: World, role: str)
     """An upgrade keeps what was asked, and so does a file without the key; off again, grants wait for the next time."""
     world.send("a", "b")
     world.transfer()
-    assert invoke("topics", "grant", "hub", role, "flights").exit_code == 0
+    assert invoke("topics", "grant", "hub", "flights", role).exit_code == 0
     assert [read(role), read(ODD)] == [["a", "b"], ["a", "b"]]
     assert bind_topics(world, asked=True) == "switched on"
     assert [read(role), read(ODD)] == [["a", "b"], []]
@@ -95,14 +95,14 @@ def test_init_says_what_it_switches(world: World) -> None:
 
 
 def test_a_grant_says_when_it_has_no_effect_and_which_topics_are_unknown(world: World, role: str) -> None:
-    first = invoke("topics", "grant", "hub", role, "flights", "flihgts")
+    first = invoke("topics", "grant", "hub", "flights", "flihgts", role)
     assert first.stdout.replace("\n", " ").startswith(
         f"role {role} may read topics flights, flihgts of hub. No stream of hub has carried flihgts yet. "
         "The grant has no effect yet: set stores.hub.bind_topics"
     )
     bind_topics(world, asked=True)
-    assert invoke("topics", "grant", "hub", role, "flights").stdout == f"role {role} may read topic flights of hub already\n"
-    again = invoke("topics", "grant", "hub", role, "flights", "crew", "--json").document
+    assert invoke("topics", "grant", "hub", "flights", role).stdout == f"role {role} may read topic flights of hub already\n"
+    again = invoke("topics", "grant", "hub", "flights", "crew", role, "--json").document
     assert again == {
         "store": "hub",
         "role": role,
@@ -140,24 +140,24 @@ def test_a_revoke_says_what_the_role_still_reads(world: World, role: str) -> Non
     world.query("hub", f"create role team_reads; grant team_reads to {role}")
     try:
         for grantee, topic in ((role, "flights"), ("team_reads", "flights"), (role, "*")):
-            assert invoke("topics", "grant", "hub", grantee, topic).exit_code == 0
-        both = invoke("topics", "revoke", "hub", role, "flights", "*", "--json").document
+            assert invoke("topics", "grant", "hub", topic, grantee).exit_code == 0
+        both = invoke("topics", "revoke", "hub", "flights", "*", role, "--json").document
         assert (both["changed"], both["readable"]) == (["flights", "*"], ["flights"])
-        text = invoke("topics", "revoke", "hub", role, "flights").stdout.replace("\n", " ")
+        text = invoke("topics", "revoke", "hub", "flights", role).stdout.replace("\n", " ")
         assert text.startswith(
             f"topic flights of hub had not been granted to role {role}. The role still reads flights: by a grant"
         )
-        done = invoke("topics", "revoke", "hub", "team_reads", "flights").stdout
+        done = invoke("topics", "revoke", "hub", "flights", "team_reads").stdout
         assert done == "topic flights of hub revoked from role team_reads\n"
-        assert invoke("topics", "revoke", "hub", role, "flights", "--json").document["readable"] == []
+        assert invoke("topics", "revoke", "hub", "flights", role, "--json").document["readable"] == []
     finally:
         world.query("hub", "drop role team_reads")
 
 
 def test_the_list_shows_each_grant_and_those_of_roles_that_are_gone(world: World, role: str) -> None:
     assert invoke("topics", "hub").stdout == "No topic is granted to a role.\n"
-    invoke("topics", "grant", "hub", role, "flights", "later")
-    invoke("topics", "grant", "hub", ODD, "*")
+    invoke("topics", "grant", "hub", "flights", "later", role)
+    invoke("topics", "grant", "hub", "*", ODD)
     world.query("hub", f'drop role "{ODD}"')
     shown = invoke("topics", "list", "hub", "--json").document
     assert shown["errors"] == {}
@@ -169,14 +169,14 @@ def test_the_list_shows_each_grant_and_those_of_roles_that_are_gone(world: World
     ]
     text = " ".join(invoke("topics").stdout.split())
     assert "there is no such role" in text
-    assert invoke("topics", "revoke", "hub", ODD, "*").exit_code == 0
+    assert invoke("topics", "revoke", "hub", "*", ODD).exit_code == 0
 
 
 def test_a_wrong_name_grants_nothing(world: World, role: str) -> None:
     """No topic of the command is granted if one has a name that no topic can have."""
-    refused = invoke("topics", "grant", "hub", role, "flights", "No Topic")
+    refused = invoke("topics", "grant", "hub", "flights", "No Topic", role)
     assert refused.exit_code == 5
     assert "RB036" in refused.stderr
-    assert invoke("topics", "grant", "hub", "no_such_role", "flights").exit_code == 5
+    assert invoke("topics", "grant", "hub", "flights", "no_such_role").exit_code == 5
     assert invoke("topics", "grant", "hub", role).exit_code == 2
     assert world.query("hub", "select from relaybox_internal.topic_role") == []

@@ -80,7 +80,7 @@ def refused(role: str, topics: str, granted: str, where: str = "") -> tuple[str,
     return (
         "RB041",
         f"role {role} may not read {topics}{where}",
-        f"This store grants topics to roles. An administrator runs: relaybox topics grant {STORE} {role} {granted}",
+        f"This store grants topics to roles. An administrator runs: relaybox topics grant {STORE} {granted} {role}",
     )
 
 
@@ -382,7 +382,7 @@ def test_names_with_odd_characters(roles: World) -> None:
     with login(ODD) as cursor:
         code, message, hint = refusal(cursor, "select relaybox.subscribe('mine', 'crew')")
         assert (code, message) == ("RB041", f"role {ODD} may not read topic crew")
-        assert hint.endswith(f"""relaybox topics grant {STORE} 'Röle '\\''x"; drop' crew""")
+        assert hint.endswith(f"""relaybox topics grant {STORE} crew 'Röle '\\''x"; drop'""")
         grant(roles, ODD, "crew")
         assert {topic for (topic,) in ask(cursor, OF_MESSAGES["inbox"])} == {"crew"}
         assert ask(cursor, "select topic from relaybox.fetch('crew_only', 1)") == [("crew",)]
@@ -482,7 +482,7 @@ def test_the_python_consumer_says_what_to_do(roles: World) -> None:
     service = read_service(STORE)
     break_service(STORE, user="app_none", password="secret")
     try:
-        with pytest.raises(errors.TopicNotGranted, match=r"\(RB041\).* relaybox topics grant hub app_none crew"):
+        with pytest.raises(errors.TopicNotGranted, match=r"\(RB041\).* relaybox topics grant hub crew app_none"):
             list(Consumer(STORE, "crew_only", until_empty=True))
     finally:
         break_service(STORE, user=service["user"], password=service["password"])

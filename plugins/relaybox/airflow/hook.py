@@ -58,7 +58,7 @@ def _judge(login: str, database: str, version: str, is_store: bool, roles: list[
         return False, f"{reached} It is no store yet. Run: relaybox init"
     if not roles:
         return False, (
-            f"{reached} The login has no role of Relaybox. Have the owner run: grant relaybox_driver to {login};"
-            " (for the page: grant relaybox_viewer)"
+            f"{reached} The login has no role of Relaybox. As a superuser, or a role with the admin option on relaybox_driver, run: "
+            f"grant relaybox_driver to {login}; (for the page and the triggerer: grant relaybox_viewer to {login};)"
         )
     return True, f"{reached} The login has: {', '.join(roles)}."

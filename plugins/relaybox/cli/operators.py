@@ -51,6 +51,7 @@ def bind(context: typer.Context, store: StoreName, stream: StreamName, role: Rol
     Examples:
       relaybox operators bind analytics flights team_flights
     """
+    from relaybox.cli.terminal.consumers import grant_operator
     from relaybox.documents.operators import OperatorBoundDocument
     from relaybox.subscriptions.operators import bind_operator
 
@@ -58,10 +59,11 @@ def bind(context: typer.Context, store: StoreName, stream: StreamName, role: Rol
     text = f"role {role} is {'an operator' if done.changed else 'an operator already'} of stream {stream} of {store}"
     if not done.stream_exists:
         text += f". {store} has no stream {stream} yet"
-    if not done.role_is_operator:
-        text += f". The role does not inherit relaybox_operator: the binding has an effect only for members that do so. Run: {_grant(role)}"
     if not done.is_enforced:
         text += f". The binding has no effect yet: set stores.{store}.bind_subscriptions to true and run relaybox init"
+    if not done.role_is_operator:
+        text += ". The role does not inherit relaybox_operator: the binding has an effect only for members that do so. "
+        text += f"Run: {grant_operator(role)}"
     document = OperatorBoundDocument(
         store=store,
         stream=stream,
@@ -89,8 +91,3 @@ def unbind(context: typer.Context, store: StoreName, stream: StreamName, role: R
     text = f"role {role} {'is no longer' if changed else 'was not'} an operator of stream {stream} of {store}"
     document = OperatorUnboundDocument(store=store, stream=stream, role=role, changed=changed)
     answer(text, document, as_json=as_json)
-
-
-def _grant(role: str) -> str:
-    name = '"' + role.replace('"', '""') + '"'
-    return f"grant relaybox_operator to {name}"

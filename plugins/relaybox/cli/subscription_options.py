@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from relaybox.cli.exits import Failures, Settings, warn_unanswered
+from relaybox.cli.printable import print_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,17 +49,25 @@ def list_each(
     *,
     as_json: bool,
 ) -> None:
-    """Lists rows of one store or of all. A store that fails hides no other; errors come at the end."""
+    """Lists rows of one store or of all. A store that fails hides no other; errors come at the end, and their exit code.
+
+    Where nothing was found, and a store could not be read, it is not said that there is nothing.
+    """
     from relaybox.documents.document import write
 
     routes = settings.load_routes()
     found: list[Any] = []
     failures = Failures()
-    for one in [routes.store(named)] if named else routes.stores.values():
+    stores = [routes.store(named)] if named else list(routes.stores.values())
+    for one in stores:
         with failures.kept(one.name):
             found += read(one)
+    answered = [one.name for one in stores if one.name not in failures.by_store]
     if as_json:
         write(document(found, failures.document()))
-    else:
+    elif found or not failures.by_store:
         show_rows(found)
+    else:
+        none = f"None in {', '.join(answered)}. " if answered else ""
+        print_text(f"{none}Could not be read: {', '.join(failures.by_store)}.")
     failures.end(debug=settings.debug)

@@ -14,7 +14,7 @@ commands = typer.Typer(
     name="topics",
     cls=ListsByDefault,
     help="List the topics that database roles may read, grant and revoke them.",
-    epilog="Examples: relaybox topics; relaybox topics analytics --json; relaybox topics grant analytics app_billing flights crew",
+    epilog="Examples: relaybox topics; relaybox topics analytics --json; relaybox topics grant analytics flights crew app_billing",
 )
 
 OnlyStore = Annotated[str | None, typer.Argument(metavar="[STORE]", help="Only this store.", show_default=False)]
@@ -40,15 +40,15 @@ def list_(context: typer.Context, store: OnlyStore = None, as_json: AsJson = Fal
 
 
 @commands.command()
-def grant(context: typer.Context, store: StoreName, role: RoleName, topics: TopicNames, as_json: AsJson = False) -> None:
+def grant(context: typer.Context, store: StoreName, topics: TopicNames, role: RoleName, as_json: AsJson = False) -> None:
     """Allow a database role to read messages of topics, which need not exist yet.
 
     Enforced in stores with `bind_topics: true` in relaybox.yaml.
 
     \b
     Examples:
-      relaybox topics grant analytics app_billing flights crew
-      relaybox topics grant analytics app_audit '*'
+      relaybox topics grant analytics flights crew app_billing
+      relaybox topics grant analytics '*' app_audit
     """
     from relaybox.documents.topics import TopicsGrantedDocument
     from relaybox.subscriptions.topic_grants import grant_topics
@@ -71,14 +71,14 @@ def grant(context: typer.Context, store: StoreName, role: RoleName, topics: Topi
 
 
 @commands.command()
-def revoke(context: typer.Context, store: StoreName, role: RoleName, topics: TopicNames, as_json: AsJson = False) -> None:
+def revoke(context: typer.Context, store: StoreName, topics: TopicNames, role: RoleName, as_json: AsJson = False) -> None:
     """Remove grants of topics. It takes effect with the next call, and says what the role still reads.
 
     A role may still acknowledge messages that it has fetched before. Its next fetch is refused.
 
     \b
     Examples:
-      relaybox topics revoke analytics app_billing crew
+      relaybox topics revoke analytics crew app_billing
     """
     from relaybox.documents.topics import TopicsRevokedDocument
     from relaybox.subscriptions.topic_grants import revoke_topics

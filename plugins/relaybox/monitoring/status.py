@@ -139,7 +139,13 @@ class RouteStatus:
 
 @dataclass(frozen=True)
 class UnroutedTopic:
-    """Committed messages of a topic that no hop of their store reads."""
+    """Committed messages of a topic that no hop of their store reads.
+
+    Attributes:
+        nearest: a topic of the store's routes with nearly this name.
+        routed_in_file: a route of relaybox.yaml that begins at the store has the topic.
+        routed_from: routes that have it and begin at another store, as (route, store).
+    """
 
     store: str
     topic: str
@@ -147,11 +153,19 @@ class UnroutedTopic:
     first_sent_at: datetime
     nearest: str | None
     routed_in_file: bool = False
+    routed_from: tuple[tuple[str, str], ...] = ()
 
     @property
     def next_step(self) -> str:
         if self.routed_in_file:
             return "relaybox.yaml routes it, the store does not know that yet. Run: relaybox init"
+        if self.routed_from:
+            named = ", ".join(f"{route} begins at {origin}" for route, origin in self.routed_from)
+            return (
+                f"Topic {self.topic} is in a route, and only what is sent at the store where a route begins is moved: {named}. "
+                f"Send there. Else to move these, add topic {self.topic} to a route that begins at {self.store} and run: relaybox init. "
+                f"To give them up: relaybox retire ROUTE --topic {shlex.quote(self.topic)}. They are kept meanwhile."
+            )
         correction = f"Did you mean topic {self.nearest}? Correct the producer. Else " if self.nearest else ""
         text = (
             f"{correction}to move them, add topic {self.topic} to a route in relaybox.yaml and run: relaybox init. "
@@ -320,4 +334,9 @@ def _unrouted(routes: Routes, said: Mapping[str, StoreReading[Any]]) -> Iterator
         routed = sorted({topic for route in routes.routes.values() if route.path[0].name == store for topic in route.topics})
         for found in reading.sending.unrouted:
             nearest = None if found.topic in routed else next(iter(get_close_matches(found.topic, routed, n=1)), None)
-            yield UnroutedTopic(store, *found, nearest, routed_in_file=found.topic in routed)
+            elsewhere = tuple(
+                (route.name, route.path[0].name)
+                for route in routes.routes.values()
+                if found.topic in route.topics and route.path[0].name != store
+            )
+            yield UnroutedTopic(store, *found, nearest, routed_in_file=found.topic in routed, routed_from=elsewhere)

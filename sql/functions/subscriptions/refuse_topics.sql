@@ -25,7 +25,7 @@ begin
             'This store grants topics to roles. '
             'An administrator runs: relaybox topics grant %s',
             relaybox_internal.shell_words(
-                variadic array[(select s.store from relaybox_internal.store s), caller] || topics
+                variadic array[(select s.store from relaybox_internal.store s)] || topics || caller::text
             )
         );
 end

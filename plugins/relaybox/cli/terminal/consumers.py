@@ -56,12 +56,20 @@ def show_operators(found: Sequence[StreamOperator]) -> None:
     table = new_table("store", "stream", "role", "bound", "by", "state")
     for one in found:
         state = "in effect" if one.is_enforced else "no effect: bind_subscriptions is off"
-        if not one.role_is_operator:
-            state += "; the role is no member of relaybox_operator"
         if not one.stream_exists:
             state += "; there is no such stream"
+        if not one.role_is_operator:
+            # members of the role that are members of relaybox_operator too are operators
+            reason = f"the role is no member of relaybox_operator. Run: {grant_operator(one.role)}"
+            state = f"{state.replace('in effect', 'no effect for the role itself')}; {reason}"
         table.add_row(
             *(one.store, one.stream, one.role, show_time(one.bound_at), one.bound_by),
             state if one.role_exists else "there is no such role",
         )
     open_console().print(table if found else "No role is an operator of a stream.")
+
+
+def grant_operator(role: str) -> str:
+    """The statement that a binding of an operator needs, of a superuser or a role that may grant relaybox_operator."""
+    name = '"' + role.replace('"', '""') + '"'
+    return f"grant relaybox_operator to {name};"

@@ -103,4 +103,18 @@ def hidden(examined: Examined, table: str) -> Diagnosis:
         return notice(
             f"Not known to login {login}, which may not read {table}.", "Run doctor as the login of the tasks, or as the owner."
         )
-    return error(f"Login {login} may not read {table}.", f"As the owner of the schema: grant relaybox_reader to {login};")
+    return error(
+        f"Login {login} may not read {table}.",
+        f"{grant_role('relaybox_driver', login)} if tasks use it. "
+        f"{grant_role('relaybox_viewer', login)} if the page or the triggerer does.",
+    )
+
+
+def grant_role(role: str, login: str) -> str:
+    """The statement that makes a login a member of a role, and who can run it: the owner of the schema need not.
+
+    Args:
+        role: of Relaybox.
+        login: quoted as an identifier.
+    """
+    return f"As a superuser, or a role with the admin option on {role}: grant {role} to {login};"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaybox import errors
-from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, hidden, notice, ok
+from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, grant_role, hidden, notice, ok
 from relaybox.monitoring.doctor.record import may_read
 from relaybox.stores.migrations import list_pending, newest_migration
 from relaybox.stores.namespaces import refuse_foreign_schemas, require_schemas
@@ -75,7 +75,8 @@ def check_owner(examined: Examined) -> Iterator[Diagnosis]:
     if examined.server.moves_nothing:
         yield notice(
             f"Login {examined.server.login} moves no messages: it is neither a member of relaybox_driver nor the owner of the schemas.",
-            f"If tasks use it, as the owner of the schema: grant relaybox_driver to {examined.server.login};",
+            f"For the page and the triggerer relaybox_viewer is enough. If tasks use it: "
+            f"{grant_role('relaybox_driver', examined.server.login)}",
         )
         return
     try:
