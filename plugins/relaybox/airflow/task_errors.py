@@ -25,4 +25,6 @@ def terminal_errors_fail_at_once() -> Iterator[None]:
     except Terminal as error:
         raise AirflowFailException(str(error)) from error
     except AirflowNotFoundException as error:
-        raise CredentialsUnavailable(f"{error}.", next_step="Add the connection in Airflow: the next attempt reads it.") from error
+        raise CredentialsUnavailable(
+            f"{error}.", next_step="Add the connection in Airflow: the next attempt reads it."
+        ) from error
