@@ -1440,6 +1440,36 @@ CREATE INDEX outbox_overflow_message_id_idx ON relaybox_internal.outbox_overflow
 
 CREATE INDEX outbox_overflow_xid_idx ON relaybox_internal.outbox_overflow USING btree (xid);
 
+CREATE TABLE relaybox_internal.put (
+    sender text NOT NULL,
+    put_key text NOT NULL,
+    content text NOT NULL,
+    message_count integer NOT NULL,
+    put_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    put_by text DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT put_content_of_1_to_100_bytes CHECK (((octet_length(content) >= 1) AND (octet_length(content) <= 100))),
+    CONSTRAINT put_key_of_1_to_1000_bytes CHECK (((octet_length(put_key) >= 1) AND (octet_length(put_key) <= 1000))),
+    CONSTRAINT put_message_count_not_negative CHECK ((message_count >= 0)),
+    CONSTRAINT put_sender_is_a_plain_name CHECK ((sender ~ '^[A-Za-z0-9_.:-]{1,48}$'::text))
+);
+
+COMMENT ON TABLE relaybox_internal.put IS 'What record_put() was told: the messages of this key are sent, and are not sent again. Kept for as long as the store exists, since no message is kept that long.';
+
+COMMENT ON COLUMN relaybox_internal.put.sender IS 'Who sent. Each sender has its own keys.';
+
+COMMENT ON COLUMN relaybox_internal.put.put_key IS 'Names the put, 1 to 1,000 bytes. A task of Airflow gives DAG/TASK/MAP_INDEX/RUN.';
+
+COMMENT ON COLUMN relaybox_internal.put.content IS 'A digest of the messages: other messages under the same key are refused.';
+
+COMMENT ON COLUMN relaybox_internal.put.message_count IS 'How many messages it sent.';
+
+COMMENT ON COLUMN relaybox_internal.put.put_at IS 'When they were sent.';
+
+COMMENT ON COLUMN relaybox_internal.put.put_by IS 'The login that sent them.';
+
+ALTER TABLE ONLY relaybox_internal.put
+    ADD CONSTRAINT put_pkey PRIMARY KEY (sender, put_key);
+
 CREATE TABLE relaybox_internal.receipt (
     log_id integer NOT NULL,
     batch bigint NOT NULL,

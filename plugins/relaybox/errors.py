@@ -132,6 +132,10 @@ class SenderRefused(Terminal):
     """The store refuses the declaration of a sender, an epoch or an index."""
 
 
+class PutChanged(Terminal):
+    """Other messages were sent under the same key of the sender before. Nothing is sent."""
+
+
 class HistoryLost(Terminal):
     """G11: one of the two stores went back in time. Nothing is skipped or overwritten."""
 

@@ -117,6 +117,13 @@ CONSUMER_FAILPOINTS: Mapping[str, str] = {
 }
 """The same of a consumer's loop."""
 
+PUT_FAILPOINTS: Mapping[str, str] = {
+    "put.begin": "store: connected, nothing written",
+    "put.committing": "store: the put recorded and its messages inserted, COMMIT not sent yet",
+    "put.committed": "store: that committed, Airflow not told yet",
+}
+"""The same of a task that puts messages."""
+
 PROCESSING_FAILPOINTS: Mapping[str, str] = {
     "processed.read": "destination: what the named subscriptions acknowledged is read",
     "processed.committing": "destination: COMMIT that makes sure of their acknowledgements not sent yet",
@@ -144,6 +151,7 @@ INIT_FAILPOINTS: Mapping[str, str] = {
 KNOWN_FAILPOINTS = (
     *FAILPOINTS,
     *CONSUMER_FAILPOINTS,
+    *PUT_FAILPOINTS,
     *PROCESSING_FAILPOINTS,
     *TOPIC_FAILPOINTS,
     *RETENTION_FAILPOINTS,

@@ -5,10 +5,12 @@ An application needs nothing of this: an insert into relaybox.outbox says the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from uuid import UUID, uuid5
 
 from psycopg2.extensions import cursor as Psycopg2Cursor
 from sqlalchemy import text
@@ -34,6 +36,12 @@ values (
 )
 returning message_id
 """
+_RECORD_PUT = """
+select relaybox.record_put({sender}, {put_key}, {content}, {message_count})
+"""
+_PUT_IDS = UUID("6b1f0d52-0c4c-5d0e-9a53-5f2d6c9f1b58")
+_PUT_KEY_BYTES = 1000
+
 # the counter first: it is locked from here on, and with it the epoch
 _NUMBER = "select relaybox.next_index({sender}), relaybox.sender_epoch({sender})"
 
@@ -91,6 +99,87 @@ def put(
     }
     (given,) = _row(session, _INSERT, values)
     return given if isinstance(given, UUID) else UUID(given)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A message to put: what `put` takes of it, but for its sender and its id."""
+
+    topic: str
+    payload: str | bytes | Mapping[str, Any] | list[Any]
+    key: str | None = None
+    headers: Mapping[str, Any] | None = None
+
+
+def put_once(session: Producing, sender: str, put_key: str, drafts: Sequence[Draft], *, numbered: bool = False) -> bool:
+    """Sends these messages in the caller's transaction, unless a transaction that committed has sent them under this key.
+
+    The key decides, for as long as the store exists: retention of the outbox does not forget it. The ids of the messages follow from
+    sender, key and place in the list. So a store that was restored to a time before the put sends the same ids again, and routes with a
+    `message_id_window` deliver them once. Waits for another open transaction of the key.
+
+    Args:
+        session: as put().
+        sender: who says it. Each sender has its own keys.
+        put_key: names the put. Of one with more than 1,000 bytes the store keeps a digest.
+        drafts: the messages, in the order in which they are sent; none is a put too.
+        numbered: the sender is gapless: each message gets the next index of its counter.
+
+    Returns:
+        Whether they are sent by this transaction; False: they were sent before.
+
+    Raises:
+        the driver's own error: RB024, other messages were sent under this key. Else as put(). The transaction is to be rolled back.
+    """
+    values = {"sender": sender, "put_key": _kept_key(put_key), "content": _digest(drafts), "message_count": len(drafts)}
+    (is_first,) = _row(session, _RECORD_PUT, values)
+    if not is_first:
+        return False
+    for number, draft in enumerate(drafts, start=1):
+        index = epoch = None
+        if numbered:
+            index, epoch = _row(session, _NUMBER, {"sender": sender})
+        put(
+            session,
+            draft.topic,
+            sender,
+            draft.payload,
+            key=draft.key,
+            headers=draft.headers,
+            message_id=put_message_id(sender, put_key, number),
+            index=index,
+            epoch=epoch,
+        )
+    return True
+
+
+def put_message_id(sender: str, put_key: str, number: int) -> UUID:
+    """The id of the message at this place, from 1, in the list of a put_once()."""
+    return uuid5(_PUT_IDS, f"{sender}\n{number}\n{put_key}")
+
+
+def _kept_key(put_key: str) -> str:
+    encoded = put_key.encode()
+    return put_key if len(encoded) <= _PUT_KEY_BYTES else f"sha256:{hashlib.sha256(encoded).hexdigest()}"
+
+
+def _digest(drafts: Sequence[Draft]) -> str:
+    """The same for equal messages: the order of the members of an object says nothing."""
+    digest = hashlib.sha256()
+    for draft in drafts:
+        payload = draft.payload.hex() if isinstance(draft.payload, bytes) else _in_order(draft.payload)
+        kind = type(draft.payload).__name__ if isinstance(draft.payload, str | bytes) else "json"
+        digest.update(
+            write_json([draft.topic, draft.key, _in_order(draft.headers), kind, payload]).encode("utf-8", "surrogatepass")
+        )
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def _in_order(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _in_order(value[name]) for name in sorted(value)}
+    return [_in_order(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 class CausalSender:

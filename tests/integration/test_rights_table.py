@@ -92,6 +92,7 @@ RIGHTS: Mapping[str, str] = {
     "send a message": "insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'new')",
     "choose `seq` of a message": "insert into relaybox.outbox (seq, topic, sender, payload) values (99, 'flights', 'UA', 'new')",
     "declare a sender": "select relaybox.declare_sender('pump', 'gapless')",
+    "record a put": "select relaybox.record_put('pump', 'key', 'digest', 0)",
     "subscribe": "select relaybox.subscribe('another', 'flights')",
     "fetch": "select * from relaybox.fetch('billing')",
     "end a subscription": "select relaybox.unsubscribe('billing', 'a test')",

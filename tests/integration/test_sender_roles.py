@@ -11,6 +11,7 @@ import psycopg2
 import pytest
 import yaml
 
+from relaybox.outbox import Draft, put_once
 from relaybox.stores.schema import initialise_store
 from tests.support.world import World
 
@@ -52,6 +53,17 @@ def login(world: World, role: str) -> Iterator[Any]:
             yield cursor
     finally:
         connection.close()
+
+
+def test_a_role_records_puts_of_its_own_senders_only(roles: World) -> None:
+    """Or it could keep another's messages from being sent, under a key that it guesses."""
+    with login(roles, "app_ua") as cursor:
+        assert put_once(cursor, "UA", "k", [Draft("flights", "a")])
+        assert not put_once(cursor, "UA", "k", [Draft("flights", "a")])
+        with pytest.raises(psycopg2.Error) as refused:
+            put_once(cursor, "BA", "k", [Draft("flights", "a")])
+    assert refused.value.pgcode == "RB023"
+    assert roles.value("airline", "select count(*) from relaybox.outbox") == 1
 
 
 def test_a_role_sends_as_its_senders_and_movers_see_everything(roles: World) -> None:

@@ -60,6 +60,7 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB021": errors.SenderRefused,
     "RB022": errors.SenderRefused,
     "RB023": errors.SenderRefused,
+    "RB024": errors.PutChanged,
     "RB030": errors.AlreadySubscribed,
     "RB031": errors.NotSubscribed,
     "RB032": errors.UnknownStream,

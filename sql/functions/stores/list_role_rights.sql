@@ -26,7 +26,7 @@ with our_table (table_schema, table_name, driver_may) as (
     union all
     select 'relaybox_internal', t.name, array['SELECT']
     from unnest(array[
-        'consumer_action', 'consumer_quota', 'installed_object', 'store', 'stream_role',
+        'consumer_action', 'consumer_quota', 'installed_object', 'put', 'store', 'stream_role',
         'subscription_role', 'topic_role'
     ]) t (name)
     union all
@@ -98,7 +98,7 @@ functions as (
 function_rights (grantee, names) as (
     values
     ('relaybox_producer', array[
-        'declare_sender', 'new_epoch', 'new_message_id', 'next_index', 'sender_epoch'
+        'declare_sender', 'new_epoch', 'new_message_id', 'next_index', 'record_put', 'sender_epoch'
     ]),
     ('relaybox_consumer', array[
         'ack', 'cancel_replay', 'drop_dead_letter', 'fetch', 'fetch_one_at_a_time', 'lag',

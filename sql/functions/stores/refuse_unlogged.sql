@@ -15,7 +15,7 @@ declare
         'cursor', 'dead_letter', 'dead_letter_dead_letter_id_seq', 'decision', 'delivery',
         'detached_segment', 'dropped_segment', 'failed_attempt', 'generation', 'ghost', 'held',
         'hop_in', 'hop_in_log_id_seq', 'hop_out', 'index_range', 'installed_object', 'lane',
-        'late_delivery', 'migration', 'numbering', 'outbox_overflow', 'outbox_seq', 'receipt',
+        'late_delivery', 'migration', 'numbering', 'outbox_overflow', 'outbox_seq', 'put', 'receipt',
         'replay_range', 'replay_range_replay_range_id_seq', 'seen', 'sender', 'sender_counter',
         'sender_role', 'sender_state', 'sender_state_sender_id_seq', 'skip', 'skip_skip_id_seq',
         'store', 'stream', 'stream_log', 'stream_role', 'stream_stream_id_seq', 'stream_topic',

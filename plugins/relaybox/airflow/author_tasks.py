@@ -1,0 +1,33 @@
+"""What the tasks of DAG authors have in common: the store of an Airflow connection, and the key of a task instance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from relaybox.airflow.service_file import service_file
+from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.routes import Store
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import RuntimeTaskInstanceProtocol
+
+
+@contextmanager
+def reached_store(connection_id: str) -> Iterator[str]:
+    """While the block runs, the store of an Airflow connection has a libpq service; yields its name. No relaybox.yaml is read.
+
+    Raises:
+        AirflowFailException: an error that no retry mends.
+    """
+    with (
+        terminal_errors_fail_at_once(),
+        service_file([Store(name=connection_id, service=connection_id, connection=connection_id)]),
+    ):
+        yield connection_id
+
+
+def task_instance_key(ti: RuntimeTaskInstanceProtocol) -> str:
+    """DAG/TASK/MAP_INDEX/RUN: the same in each attempt, and after each clear. The run comes last: only its id may have a slash."""
+    return f"{ti.dag_id}/{ti.task_id}/{-1 if ti.map_index is None else ti.map_index}/{ti.run_id}"
