@@ -13,6 +13,7 @@ from psycopg2.extras import RealDictCursor
 from relaybox.outbox import Draft, put_message_id, put_once
 from relaybox.retention.segments import retain_store
 from tests.support.backups import Backups
+from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
 SENT = "select payload from relaybox.outbox order by seq"
@@ -79,7 +80,7 @@ def test_g3_of_two_attempts_at_once_one_sends(world: World, ends: str) -> None:
         waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%%record_put%%'"
         wait_until(lambda: world.value("airline", waiting) == 1, "the second put waits")
         getattr(first, ends)()
-        assert second.result(timeout=30) == (ends == "rollback")
+        assert second.result(timeout=patience(30)) == (ends == "rollback")
     assert world.value("airline", "select count(*) from relaybox.outbox") == 2
 
 

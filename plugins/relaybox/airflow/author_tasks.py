@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from relaybox.airflow.service_file import service_file
-from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.routes import Store
 
 if TYPE_CHECKING:
@@ -15,16 +14,17 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def reached_store(connection_id: str) -> Iterator[str]:
-    """While the block runs, the store of an Airflow connection has a libpq service; yields its name. No relaybox.yaml is read.
+def connection_as_service(connection_id: str) -> Iterator[str]:
+    """Makes the store of an Airflow connection a libpq service of this name, for the time in which a session is opened.
+
+    No longer: meanwhile PGSERVICEFILE is not the one of the author's own code. The credentials are read anew each time. No relaybox.yaml
+    is read.
 
     Raises:
-        AirflowFailException: an error that no retry mends.
+        ConfigurationError: the connection cannot be written to a service file.
+        AirflowNotFoundException: there is no such connection.
     """
-    with (
-        terminal_errors_fail_at_once(),
-        service_file([Store(name=connection_id, service=connection_id, connection=connection_id)]),
-    ):
+    with service_file([Store(name=connection_id, service=connection_id, connection=connection_id)]):
         yield connection_id
 
 

@@ -16,6 +16,16 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Relaybox",
         "description": "Moves messages from Postgres to Postgres, hop by hop, exactly once.",
         "versions": [__version__],
+        "integrations": [{"integration-name": "Relaybox", "external-doc-url": "", "tags": ["service"]}],
+        "operators": [
+            {
+                "integration-name": "Relaybox",
+                "python-modules": ["relaybox.airflow.operators.put", "relaybox.airflow.operators.consume"],
+            }
+        ],
+        "task-decorators": [
+            {"name": "relaybox_consume", "class-name": "relaybox.airflow.decorators.consume_task"},
+        ],
         "hooks": [{"integration-name": "Relaybox", "python-modules": ["relaybox.airflow.hook"]}],
         "connection-types": [
             {

@@ -57,6 +57,12 @@ class Consumer:
         until_empty: end instead of resting. What other workers have leased is not waited for: `unread` says then what it is.
         retries: how often a broken session is opened anew before the error is raised.
         backoff_seconds: pause before the first of them; each further one is twice as long.
+
+    Attributes:
+        unread: the lanes that still had stream positions when the loop ended with `until_empty`.
+        acknowledged_count: messages of which the work was committed.
+        refused_count: refusals, several of one message too.
+        dead_letter_count: those of them that made a dead letter.
     """
 
     def __init__(
@@ -87,6 +93,7 @@ class Consumer:
         self._current: Message | None = None
         self._refused: str | None = None
         self._interrupted: str | None = None  # the transient error of the handler
+        self.acknowledged_count = self.refused_count = self.dead_letter_count = 0
         self._alone_through = 0  # through this stream position each message has its own transaction
         self.unread: tuple[UnreadLane, ...] = ()
 
@@ -205,6 +212,7 @@ class Consumer:
                 if failure is not None and not goes_on:
                     raise failure
                 return []
+            self.acknowledged_count += unacknowledged
             unacknowledged = 0
             if stops and not is_last:
                 self._release(message)
@@ -294,6 +302,8 @@ class Consumer:
         is_dead_letter = self._session.nack(message, reason)
         reach("consume.refused", None)
         self._session.commit()
+        self.refused_count += 1
+        self.dead_letter_count += is_dead_letter
         emit(
             "message_refused",
             subscription=self.subscription,

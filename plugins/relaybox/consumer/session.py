@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
@@ -257,21 +257,30 @@ class ConsumerSession:
                 connection.close()
 
 
-def open_engine(service: str, subscription: str) -> Engine:
+def open_engine(
+    service: str, subscription: str, *, connecting: Callable[[], AbstractContextManager[object]] = nullcontext
+) -> Engine:
     """An engine for a libpq service whose sessions' waits all end; one session at a time, never pooled.
 
     A handler may change statement_timeout for its own statements: only what is not a handler's has a limit of the client too.
+
+    Args:
+        service: of libpq; the name of the engine's database too, for messages.
+        subscription: for the name of the session.
+        connecting: entered while a session is opened: makes the service known, where nothing else does.
     """
 
     def create() -> Any:
-        session = open_session(
-            service,
-            application_name=f"relaybox consumer {subscription}",
-            settings=_SETTINGS,
-            statement_timeout_seconds=STATEMENT_TIMEOUT_SECONDS,
-            accepts_pooler=True,
-        )
+        with connecting():
+            session = open_session(
+                service,
+                application_name=f"relaybox consumer {subscription}",
+                settings=_SETTINGS,
+                statement_timeout_seconds=STATEMENT_TIMEOUT_SECONDS,
+                accepts_pooler=True,
+            )
         session.limits_statements = False
         return session
 
-    return sqlalchemy.create_engine("postgresql+psycopg2://", creator=create, poolclass=NullPool)
+    url = sqlalchemy.URL.create("postgresql+psycopg2", database=service)
+    return sqlalchemy.create_engine(url, creator=create, poolclass=NullPool)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from relaybox.airflow.author_tasks import reached_store, task_instance_key
+from relaybox.airflow.author_tasks import connection_as_service, task_instance_key
+from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.failpoints import reach
 from relaybox.log_events import emit
 from relaybox.outbox import Draft, put_once
@@ -72,14 +73,16 @@ class RelayboxPutOperator(BaseOperator):
         """Returns the number of messages, the key of the put, and whether this attempt sent them."""
         put_key = self.put_key or task_instance_key(context["ti"])
         drafts = [self._draft(number, row) for number, row in enumerate(_listed(self.rows))]
-        with reached_store(self.relaybox_conn_id) as store:
-            is_sent_now = self._put(store, put_key, drafts)
-        emit("put", sender=self.sender, put_key=put_key, messages=len(drafts), sent_now=is_sent_now)
+        with terminal_errors_fail_at_once():
+            is_sent_now = self._put(put_key, drafts)
+        emit("messages_put", sender=self.sender, put_key=put_key, messages=len(drafts), sent_now=is_sent_now)
         return {"message_count": len(drafts), "put_key": put_key, "sent_now": is_sent_now}
 
-    def _put(self, store: str, put_key: str, drafts: Sequence[Draft]) -> bool:
+    def _put(self, put_key: str, drafts: Sequence[Draft]) -> bool:
+        with connection_as_service(self.relaybox_conn_id) as store:
+            opened = open_producer_session(store)
         with (
-            closing(open_producer_session(store)) as session,
+            closing(opened) as session,
             store_errors(store, f"putting {len(drafts)} messages of sender {self.sender} into topic {self.topic}"),
             session.cursor() as cursor,
         ):

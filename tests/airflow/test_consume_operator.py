@@ -1,0 +1,233 @@
+"""The task that consumes: effects once, whatever is retried, cleared or killed; bounds, refusals, dead letters, the decorator."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from sqlalchemy import text
+
+from relaybox.airflow.operators.consume import RelayboxConsumeOperator
+from relaybox.failpoints import CONSUMER_FAILPOINTS
+from tests.airflow.connections import change_connection
+from tests.support.streams import STORE, deliver
+from tests.support.world import World
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from relaybox.consumer import Message
+
+EFFECTS = "select stream_position from public.effect order by n"
+
+
+@pytest.fixture
+def shop(connected: World) -> World:
+    """A table for effects, and twelve messages that wait for the subscription `billing`."""
+    connected.query(
+        STORE, "create table public.effect (n bigint generated always as identity, stream_position bigint, payload text)"
+    )
+    connected.query(
+        STORE, "select relaybox.subscribe('billing', 'flights', crash_limit => 1000000, lease_seconds => 600, nack_limit => 2)"
+    )
+    deliver(connected, 12)
+    return connected
+
+
+def write(connection: Connection, message: Message) -> None:
+    connection.execute(
+        text("insert into public.effect (stream_position, payload) values (:position, :payload)"),
+        {"position": message.stream_position, "payload": message.payload},
+    )
+
+
+def execute(run_id: str = "manual__1", handler: Any = write, **given: Any) -> Any:
+    operator = RelayboxConsumeOperator(
+        task_id="bill", **{"relaybox_conn_id": "relaybox_hub", "subscription": "billing", "handler": handler, **given}
+    )
+    return operator.execute({"ti": instance(run_id)})
+
+
+def instance(run_id: str = "manual__1") -> Any:
+    return SimpleNamespace(dag_id="d", task_id="bill", map_index=-1, run_id=run_id, try_number=1)
+
+
+def effects(world: World) -> list[int]:
+    return [row[0] for row in world.query(STORE, EFFECTS)]
+
+
+def test_g10_a_cleared_task_repeats_no_effect(shop: World) -> None:
+    assert execute() == {"acknowledged": 12, "refused": 0, "dead_letters": 0, "unread_lanes": 0}
+    assert execute()["acknowledged"] == 0
+    deliver(shop, 3)
+    assert execute()["acknowledged"] == 3
+    assert effects(shop) == list(range(1, 16))
+
+
+@pytest.mark.parametrize("step", CONSUMER_FAILPOINTS)
+@pytest.mark.parametrize("commit_every", [1, 5])
+def test_g10_a_task_that_is_killed_at_any_step_leaves_each_effect_once(
+    shop: World, tmp_path: Path, step: str, commit_every: int
+) -> None:
+    """The retry has the worker's name: it does not wait for the lease of the killed attempt, which has ten minutes left."""
+
+    def refusing(connection: Connection, message: Message) -> None:
+        write(connection, message)
+        if message.stream_position == 2 and message.attempt == 1:
+            raise ValueError("not now")
+
+    child = os.fork()
+    if child == 0:
+        os.environ |= {
+            "RELAYBOX_FAILPOINTS": f"{step}=kill",
+            "RELAYBOX_FAILPOINTS_DIRECTORY": str(tmp_path),
+            "RELAYBOX_ENVIRONMENT": "test",
+        }
+        try:
+            execute(handler=refusing, commit_every=commit_every)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert step in (tmp_path / "hits.jsonl").read_text()
+    execute(commit_every=commit_every)
+    assert effects(shop) == list(range(1, 13))
+
+
+def test_a_task_ends_after_its_number_of_messages_and_leaves_the_others_free(shop: World) -> None:
+    """Another run gets them at once: their lease was given back."""
+    assert execute(max_messages=5, fetch_size=3)["acknowledged"] == 5
+    assert effects(shop) == [1, 2, 3, 4, 5]
+    assert execute("manual__2", max_messages=5)["acknowledged"] == 5
+    assert execute("manual__3")["acknowledged"] == 2
+
+
+def test_a_task_ends_after_its_time_also_while_it_waits(shop: World) -> None:
+    """A bound of time is no failure; the message that is being handled is finished."""
+    started = time.monotonic()
+    assert execute(max_seconds=1.5, until_empty=False)["acknowledged"] == 12
+    assert 1.5 <= time.monotonic() - started < 60
+    deliver(shop, 4)
+
+    def slow(connection: Connection, message: Message) -> None:
+        write(connection, message)
+        time.sleep(0.5)
+
+    assert 1 <= execute(handler=slow, max_seconds=0.2)["acknowledged"] < 4
+    execute()
+    assert effects(shop) == list(range(1, 17))
+
+
+def test_what_the_handler_refuses_comes_again_and_becomes_a_dead_letter_that_fails_the_task(shop: World) -> None:
+    """The others are handled; a cleared task finds nothing any more."""
+
+    def refuse_two(connection: Connection, message: Message) -> None:
+        write(connection, message)
+        if message.stream_position == 2:
+            raise ValueError("a bad one")
+
+    with pytest.raises(AirflowFailException, match="1 messages became dead letters, 11 were acknowledged"):
+        execute(handler=refuse_two)
+    assert effects(shop) == [1, *range(3, 13)]
+    assert shop.query(STORE, "select stream_position, attempts, detail from relaybox.dead_letters") == [
+        (2, 2, "ValueError: a bad one")
+    ]
+    assert execute()["acknowledged"] == 0
+    shop.query(STORE, "select relaybox.redrive('billing', 'corrected')")
+    again = execute(handler=refuse_two, fail_on_dead_letter=False)
+    assert (again["acknowledged"], again["dead_letters"]) == (0, 1)
+    shop.query(STORE, "select relaybox.redrive('billing', 'corrected')")
+    assert execute()["acknowledged"] == 1
+    assert sorted(effects(shop)) == list(range(1, 13))
+
+
+def test_a_task_that_is_told_to_end_finishes_its_message_and_is_no_success(shop: World) -> None:
+    """Airflow sends SIGTERM when a task is cleared or marked, and when its worker shuts down."""
+
+    def told(connection: Connection, message: Message) -> None:
+        write(connection, message)
+        if message.stream_position == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(AirflowException, match="told to end after 3 messages"):
+        execute(handler=told)
+    assert effects(shop) == [1, 2, 3]
+    execute("manual__2")
+    assert effects(shop) == list(range(1, 13))
+
+
+def test_the_lease_is_renewed_by_each_acknowledgement(shop: World) -> None:
+    """Handling all of a fetch takes longer than the lease; a neighbour looks for work all the while and gets none."""
+    shop.query(STORE, "select relaybox.subscribe('slow', 'flights', lease_seconds => 2)")
+    stolen: list[int] = []
+
+    def slow(connection: Connection, message: Message) -> None:
+        write(connection, message)
+        time.sleep(0.4)
+        stolen.extend(
+            row[0] for row in shop.query(STORE, "select stream_position from relaybox.fetch('slow', 5, worker => 'thief')")
+        )
+
+    assert execute(subscription="slow", handler=slow)["acknowledged"] == 12
+    assert stolen == []
+    assert effects(shop) == list(range(1, 13))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"subscription": "nobody"}, "subscription nobody"),
+        ({"relaybox_conn_id": "nowhere"}, "Add the connection in Airflow"),
+    ],
+)
+def test_what_does_not_exist_fails_at_once(shop: World, given: dict[str, str], says: str) -> None:
+    with pytest.raises(AirflowFailException, match=says):
+        execute(**given)
+
+
+@pytest.mark.parametrize("given", [{"max_messages": 0}, {"max_seconds": 0}])
+def test_a_bound_that_makes_no_sense_is_refused_when_the_file_is_read(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="give"):
+        RelayboxConsumeOperator(task_id="t", relaybox_conn_id="c", subscription="s", handler=write, **given)
+
+
+def test_a_consumer_needs_no_other_right(shop: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.query(STORE, "create role tests_author login password 'p' in role relaybox_consumer")
+    shop.query(STORE, "grant insert on public.effect to tests_author")
+    change_connection(monkeypatch, "RELAYBOX_HUB", login="tests_author", password="p")
+    try:
+        assert execute()["acknowledged"] == 12
+    finally:
+        shop.query(STORE, "drop owned by tests_author; drop role tests_author")
+
+
+def test_a_function_is_a_task_by_the_decorator_that_airflow_finds(shop: World) -> None:
+    """Airflow knows it by the provider; arguments of the DAG come beside connection and message."""
+    with DAG("d", schedule=None):
+
+        @task.relaybox_consume(relaybox_conn_id="relaybox_hub", subscription="billing", max_messages=7)
+        def bill(connection: Connection, message: Message, prefix: str) -> None:
+            connection.execute(
+                text("insert into public.effect (stream_position, payload) values (:position, :payload)"),
+                {"position": message.stream_position, "payload": f"{prefix}{message.payload}"},
+            )
+
+        made = bill(prefix="billed ")
+    assert made.operator.task_id == "bill"
+    assert made.operator.execute({"ti": instance()})["acknowledged"] == 7
+    assert shop.query(STORE, "select payload from public.effect order by n limit 1") == [("billed m1",)]
+
+
+def test_a_function_without_a_message_is_refused_when_the_file_is_read() -> None:
+    with DAG("d", schedule=None), pytest.raises(TypeError, match=r"bill\(\) has no parameter message"):
+
+        @task.relaybox_consume(relaybox_conn_id="relaybox_hub", subscription="billing")
+        def bill(connection: Connection) -> None: ...
+
+        bill()
