@@ -23,6 +23,13 @@ def get_provider_info() -> dict[str, Any]:
                 "python-modules": ["relaybox.airflow.operators.put", "relaybox.airflow.operators.consume"],
             }
         ],
+        "triggers": [
+            {
+                "integration-name": "Relaybox",
+                "python-modules": ["relaybox.airflow.triggers", "relaybox.airflow.subscription_trigger"],
+            }
+        ],
+        "queues": ["relaybox.airflow.messaging.RelayboxMessageQueueProvider"],
         "task-decorators": [
             {"name": "relaybox_consume", "class-name": "relaybox.airflow.decorators.consume_task"},
         ],

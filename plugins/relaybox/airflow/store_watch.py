@@ -34,14 +34,19 @@ NOTIFIED_GAP_SECONDS = 0.2
 
 _MENDABLE = (psycopg2.Error, RelayboxError, AirflowNotFoundException, AirflowSecretsBackendAccessDenied)
 
-_QUERY = """
+HOPS = """
 select h.hop, h.has_work, h.has_work and relaybox_internal.hop_is_driven(h.hop)
 from (select hop, relaybox_internal.hop_has_work(hop) as has_work from relaybox_internal.hop_out offset 0) h
 """
 
+SUBSCRIPTIONS = """
+select s.subscription, s.stream_positions_behind > 0, s.leased_lanes > 0 from relaybox.subscriptions s
+"""
+"""A subscription whose messages a worker has leased has its driver."""
 
-async def watch_store(connection_id: str, *, watch: Watch) -> AsyncGenerator[Mapping[str, HopPoll]]:
-    """Yields what each poll saw of every hop that leaves the store, without end.
+
+async def watch_store(connection_id: str, *, watch: Watch, query: str = HOPS) -> AsyncGenerator[Mapping[str, HopPoll]]:
+    """Yields what each poll saw of every hop that leaves the store, without end; or of what else the query lists.
 
     A store that cannot be reached, has no schema yet or has no connection in Airflow is tried again with growing delays,
     so that mending it is all there is to do. A store that has no work is polled less and less often, as `watch` says.
@@ -51,7 +56,7 @@ async def watch_store(connection_id: str, *, watch: Watch) -> AsyncGenerator[Map
     while True:
         pause = 0.0
         try:
-            async with aclosing(_polls(connection_id, watch, pace)) as polls:
+            async with aclosing(_polls(connection_id, watch, pace, query)) as polls:
                 async for sightings, pause in polls:  # noqa: B007  the last one says how long the store may sleep
                     delay = FIRST_DELAY_SECONDS
                     yield sightings
@@ -62,7 +67,9 @@ async def watch_store(connection_id: str, *, watch: Watch) -> AsyncGenerator[Map
             delay = min(2 * delay, MAX_DELAY_SECONDS)
 
 
-async def _polls(connection_id: str, watch: Watch, pace: PollPace) -> AsyncGenerator[tuple[Mapping[str, HopPoll], float]]:
+async def _polls(
+    connection_id: str, watch: Watch, pace: PollPace, query: str
+) -> AsyncGenerator[tuple[Mapping[str, HopPoll], float]]:
     """Yields what each poll in one session saw, and the pause after it. Ends where the session must not outlast the pause."""
     parameters = await asyncio.to_thread(session_parameters, await BaseHook.aget_connection(connection_id))
     with closing(await asyncio.to_thread(open_session, connection_id, parameters, "relaybox watch")) as session:
@@ -70,7 +77,7 @@ async def _polls(connection_id: str, watch: Watch, pace: PollPace) -> AsyncGener
             await asyncio.to_thread(_listen, session)
         emit("store_watched", connection=connection_id, **_fields_of(watch))
         while True:
-            sightings = await asyncio.to_thread(_poll, session)
+            sightings = await asyncio.to_thread(_poll, session, query)
             pause = pace.pause(has_work=any(sighting.has_work for sighting in sightings.values()))
             yield sightings, pause
             if not watch.listen and pause > MAX_IDLE_SECONDS:
@@ -122,7 +129,7 @@ def _take_notifications(session: Session) -> bool:
     return notified
 
 
-def _poll(session: Session) -> dict[str, HopPoll]:
+def _poll(session: Session, query: str) -> dict[str, HopPoll]:
     with session.cursor() as cursor:
-        cursor.execute(_QUERY)
-        return {hop: HopPoll(has_work, is_driven) for hop, has_work, is_driven in cursor.fetchall()}
+        cursor.execute(query)
+        return {name: HopPoll(has_work, is_driven) for name, has_work, is_driven in cursor.fetchall()}

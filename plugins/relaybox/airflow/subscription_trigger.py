@@ -1,0 +1,95 @@
+"""The trigger that starts a DAG author's own DAG when messages wait for a subscription. Runs in the triggerer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Hashable, Mapping
+from typing import Any
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from relaybox.airflow.run_triggers import HopPoll, RunTriggers
+from relaybox.airflow.store_watch import SUBSCRIPTIONS, watch_store
+from relaybox.log_events import warn
+from relaybox.routes import Watch
+
+POLL_SECONDS = 5.0
+
+
+class SubscriptionTrigger(BaseEventTrigger):
+    """Fires when messages wait for a subscription and no worker has them; again each minute until a worker has.
+
+    It only looks: it fetches and acknowledges nothing. All triggers of one store with the same times share one session and one query.
+
+    Args:
+        relaybox_conn_id: Airflow connection of the store. Its login sees the subscription: relaybox_consumer, relaybox_driver or
+            relaybox_viewer. The credentials are read in the triggerer.
+        subscription: its name. While the store has none of this name, nothing fires.
+        poll_seconds: the time between two looks at a store with messages that wait.
+        max_poll_seconds: the longest time between two looks at a store without; None: poll_seconds.
+        backoff: the factor from one such time to the next.
+        listen: whether the session stays open in between, and `notify relaybox_work` ends the wait.
+    """
+
+    def __init__(
+        self,
+        *,
+        relaybox_conn_id: str,
+        subscription: str,
+        poll_seconds: float = POLL_SECONDS,
+        max_poll_seconds: float | None = None,
+        backoff: float = 2.0,
+        listen: bool = True,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.relaybox_conn_id = relaybox_conn_id
+        self.subscription = subscription
+        self.poll_seconds = poll_seconds
+        self.max_poll_seconds = poll_seconds if max_poll_seconds is None else max_poll_seconds
+        self.backoff = backoff
+        self.listen = listen
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "relaybox_conn_id": self.relaybox_conn_id,
+                "subscription": self.subscription,
+                "poll_seconds": self.poll_seconds,
+                "max_poll_seconds": self.max_poll_seconds,
+                "backoff": self.backoff,
+                "listen": self.listen,
+            },
+        )
+
+    def shared_stream_key(self) -> Hashable:
+        return (
+            "relaybox subscriptions",
+            self.relaybox_conn_id,
+            self.poll_seconds,
+            self.max_poll_seconds,
+            self.backoff,
+            self.listen,
+        )
+
+    @classmethod
+    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Mapping[str, HopPoll]]:
+        watch = Watch(kwargs["poll_seconds"], kwargs["max_poll_seconds"], kwargs["backoff"], kwargs["listen"])
+        async for found in watch_store(kwargs["relaybox_conn_id"], watch=watch, query=SUBSCRIPTIONS):
+            yield found
+
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Mapping[str, HopPoll]]) -> AsyncIterator[TriggerEvent]:
+        run_triggers = RunTriggers()
+        is_known = True
+        async for found in shared_stream:
+            if is_known and self.subscription not in found:
+                warn("subscription_not_seen", connection=self.relaybox_conn_id, subscription=self.subscription)
+            is_known = self.subscription in found
+            if is_known and run_triggers.due(found[self.subscription], time.monotonic()):
+                yield TriggerEvent({"subscription": self.subscription})  # type: ignore[no-untyped-call]
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Airflow runs shared streams by the methods above; alone, the trigger is its own only subscriber."""
+        _, kwargs = self.serialize()
+        async for event in self.filter_shared_stream(self.open_shared_stream(kwargs)):
+            yield event
