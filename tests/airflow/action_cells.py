@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 STATES = {
     "planning": "before the plan",
     "copying": "while copying",
@@ -77,14 +79,71 @@ EFFECTS: dict[str, dict[str, str]] = {
 }
 """Every cell is a test: tests/airflow/actions.py, run by `make test-airflow-actions`."""
 
+AUTHOR_STATES = {
+    "put_open": "put: before its COMMIT",
+    "put_committed": "put: after its COMMIT",
+    "consume_handling": "consume: in the handler",
+    "consume_committed": "consume: between messages",
+    "ended": "task ended",
+}
+"""Columns of the second table: where the task of a DAG author is."""
+
+_SENDS_NOTHING, _GOES_ON = "sends nothing: it was sent", "handles the messages without acknowledgement"
+
+AUTHOR_EFFECTS: dict[str, dict[str, str]] = {
+    "clear": {
+        "put_open": "ended and run again: it sends",
+        "put_committed": f"ended and run again: {_SENDS_NOTHING}",
+        "consume_handling": f"ended and run again: {_GOES_ON}",
+        "consume_committed": f"ended and run again: {_GOES_ON}",
+        "ended": "put sends nothing; consume handles what waits now",
+    },
+    "retry": {
+        "put_open": "Airflow runs it again: it sends",
+        "put_committed": f"Airflow runs it again: {_SENDS_NOTHING}",
+        "consume_handling": f"its work is undone; Airflow runs it again: {_GOES_ON}",
+        "consume_committed": f"Airflow runs it again: {_GOES_ON}",
+    },
+    "mark_failed": {
+        "put_open": "nothing is sent",
+        "put_committed": "the messages stay sent",
+        "consume_handling": "the message is finished; the others wait for the next run",
+        "consume_committed": "the others wait for the next run",
+        "ended": "only the state in Airflow changes",
+    },
+    "mark_success": {
+        "put_open": "nothing is sent",
+        "put_committed": "the messages stay sent",
+        "consume_handling": "the message is finished; the others wait for the next run",
+        "consume_committed": "the others wait for the next run",
+        "ended": "only the state in Airflow changes",
+    },
+    "two_runs": {
+        **dict.fromkeys(("put_open", "put_committed"), "each run sends its own messages"),
+        **dict.fromkeys(("consume_handling", "consume_committed"), "they share the lanes; each message is handled by one"),
+        "ended": "each run sends its own messages, or handles what waits",
+    },
+}
+"""Tested with real stores and killed processes: tests/airflow/test_put_operator.py and test_consume_operator.py."""
+
 CELLS = [(action, state) for action, effects in EFFECTS.items() for state in effects]
 
 
 def table() -> str:
     """In Markdown."""
-    rows = [f"| | {' | '.join(STATES.values())} |", "|---|" + "---|" * len(STATES)]
+    return _table(STATES, EFFECTS)
+
+
+def author_table() -> str:
+    """The same of the tasks of DAG authors."""
+    return _table(AUTHOR_STATES, AUTHOR_EFFECTS)
+
+
+def _table(states: Mapping[str, str], effects: Mapping[str, Mapping[str, str]]) -> str:
+    rows = [f"| | {' | '.join(states.values())} |", "|---|" + "---|" * len(states)]
     rows += [
-        f"| **{title}** | {' | '.join(EFFECTS[action].get(state, '-') for state in STATES)} |"
+        f"| **{title}** | {' | '.join(effects[action].get(state, '-') for state in states)} |"
         for action, title in ACTIONS.items()
+        if action in effects
     ]
     return "\n".join(rows)

@@ -179,6 +179,24 @@ def test_the_lease_is_renewed_by_each_acknowledgement(shop: World) -> None:
     assert effects(shop) == list(range(1, 13))
 
 
+def test_two_runs_at_once_handle_each_message_once(shop: World) -> None:
+    """They share the lanes, each with a worker's name of its own."""
+    shop.query(STORE, "select relaybox.subscribe('shared', 'flights', lanes => 2, lease_seconds => 600)")
+    children = []
+    for run_id in ("manual__1", "manual__2"):
+        child = os.fork()
+        if child == 0:
+            try:
+                execute(run_id, subscription="shared", fetch_size=2)
+            finally:
+                os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    execute("manual__3", subscription="shared")
+    assert sorted(effects(shop)) == list(range(1, 13))
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [

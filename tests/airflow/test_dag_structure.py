@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Asset, AssetAny, BaseOperator
 from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
@@ -102,16 +102,19 @@ def test_assets_tie_the_hops_and_the_confirmations_to_one_chain(dags: Mapping[st
         "relaybox_confirm__flights_2",
         "relaybox_confirm__flights_1",
     ]
-    assert reads[chain[0]] == ["relaybox/flights/1/outbox"]
-    assert [writes[dag_id] for dag_id in chain[:-1]] == [reads[dag_id] for dag_id in chain[1:]]
+    works = {"relaybox/flights/1/work", "relaybox/flights/2/work"}
+    assert reads[chain[0]] == ["relaybox/flights/1/work", "relaybox/flights/1/outbox"]
+    assert [writes[dag_id] for dag_id in chain[:-1]] == [
+        [one for one in reads[dag_id] if one not in works] for dag_id in chain[1:]
+    ]
     assert writes[chain[-1]] == ["relaybox/flights/1/settled"]
 
 
 def test_every_transfer_is_watched(dags: Mapping[str, DAG]) -> None:
     """New messages start a hop. No credential is in the trigger."""
     for number, store in ((1, "airline"), (2, "hub")):
-        (asset,) = schedule(dags[f"relaybox_transfer__flights_{number}"])["__var"]["asset_condition"]["objects"]
-        (watcher,) = asset["watchers"]
+        work, _ = schedule(dags[f"relaybox_transfer__flights_{number}"])["__var"]["asset_condition"]["objects"]
+        (watcher,) = work["watchers"]
         assert watcher["trigger"]["classpath"] == "relaybox.airflow.triggers.HopWorkTrigger"
         assert watcher["trigger"]["kwargs"].items() >= {"hop": f"flights/{number}", "connection": f"relaybox_{store}"}.items()
 
@@ -126,9 +129,16 @@ def test_the_clock_starts_no_dag_of_a_hop(dags: Mapping[str, DAG]) -> None:
 
 
 def test_an_asset_has_the_same_watchers_wherever_it_is_named(dags: Mapping[str, DAG]) -> None:
-    """Airflow keeps the watchers that it parsed last: one mention without them would switch the watch off."""
+    """Airflow keeps the watchers that it parsed last: one mention without them would switch the watch off.
+
+    So would a plain asset of the same name in a DAG of others: of all that they have a reason to name none is watched.
+    """
+    names = [f"flights/{number}/{kind}" for number in (1, 2) for kind in ("outbox", "log", "settled")]
+    plain = [Asset(name=f"relaybox/{name}", uri=f"x-relaybox://{name}", group="relaybox") for name in names]
+    with DAG("of_others", schedule=AssetAny(*plain)) as of_others:
+        BaseOperator(task_id="writes", outlets=plain)
     watchers: dict[str, set[str]] = {}
-    for dag in dags.values():
+    for dag in [*dags.values(), of_others]:
         for asset in assets(DagSerialization.serialize_dag(dag)):
             watchers.setdefault(asset["name"], set()).add(str(asset.get("watchers")))
     assert {name: len(mentions) for name, mentions in watchers.items()} == dict.fromkeys(watchers, 1)
@@ -138,7 +148,7 @@ def test_policy_received_confirms_by_the_hops_own_log_too(tmp_path: Path, monkey
     """A hop that settles with its own arrival does not wait for the hops after it."""
     monkeypatch.setenv("RELAYBOX_CONFIG", str(routes_file(tmp_path, route={"policy": "received"})))
     reads = asset_names(schedule(parse().dags["relaybox_confirm__flights_1"]))
-    assert reads == ["relaybox/flights/2/settled", "relaybox/flights/1/log"]
+    assert reads == ["relaybox/flights/2/settled", "relaybox/flights/1/log", "relaybox/flights/2/work"]
 
 
 def test_a_local_hop_is_a_hop_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,11 +157,9 @@ def test_a_local_hop_is_a_hop_like_any_other(tmp_path: Path, monkeypatch: pytest
     bag = parse()
     assert (bag.import_errors, set(bag.dags)) == ({}, DAG_IDS)
     assert bag.dags["relaybox_transfer__flights_1"].dag_display_name == "flights/1 airline → airline"
-    (asset,) = assets(schedule(bag.dags["relaybox_transfer__flights_2"]))
-    assert (asset["name"], [watcher["trigger"]["kwargs"]["hop"] for watcher in asset["watchers"]]) == (
-        "relaybox/flights/1/log",
-        ["flights/2"],
-    )
+    work, log = assets(schedule(bag.dags["relaybox_transfer__flights_2"]))
+    assert (work["name"], log["name"]) == ("relaybox/flights/2/work", "relaybox/flights/1/log")
+    assert [watcher["trigger"]["kwargs"]["hop"] for watcher in work["watchers"]] == ["flights/2"]
 
 
 def test_retries_are_the_routes(dags: Mapping[str, DAG]) -> None:

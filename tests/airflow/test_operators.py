@@ -211,6 +211,28 @@ def test_openlineage_gets_the_tables_that_a_transfer_read_and_wrote(
     assert (told.inputs, told.outputs) == ([], [])
 
 
+def test_openlineage_gets_what_a_transfer_moved_before_it_failed(
+    connected: World, lineage: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One batch is published, the second one fails: its tables, with the rows of the first; nothing where the store is away."""
+    connected.change_route(runner="threads", limits={"batch_rows": 2, "slice_rows": 2})
+    connected.send("one", "two", "three", "four")
+    monkeypatch.setenv("RELAYBOX_ENVIRONMENT", "test")
+    monkeypatch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("RELAYBOX_FAILPOINTS", "plan.locked:2=raise 57014")
+    task = transfer_task(connected, connected.first_hop)
+    with pytest.raises(StoreBusy):
+        execute(task, try_number=1)
+    told = task.get_openlineage_facets_on_failure(None)
+    ((source,), (destination,)) = told.inputs, told.outputs
+    tables = dataset_names(connected)
+    assert ((source.namespace, source.name), (destination.namespace, destination.name)) == (
+        tables["airline outbox"],
+        tables["hub log_1"],
+    )
+    assert source.inputFacets["inputStatistics"].rowCount == destination.outputFacets["outputStatistics"].rowCount == 2
+
+
 def test_openlineage_gets_the_result_of_a_verification(connected: World, lineage: None) -> None:
     """An assertion per log of the route."""
     connected.send("one", "two")
@@ -713,7 +735,7 @@ def test_the_watch_of_a_store_triggers_idle_hops(connected: World) -> None:
 
     assert look("airline") == ({"waiting": [], "unsettled": []}, [])
     connected.send("one")
-    assert look("airline") == ({"waiting": ["flights/1"], "unsettled": []}, ["relaybox/flights/1/outbox"])
+    assert look("airline") == ({"waiting": ["flights/1"], "unsettled": []}, ["relaybox/flights/1/work"])
     with closing(open_store(connected.first_hop.source, application_name="relaybox flights/1 driver")):
         assert look("airline")[0]["waiting"] == []
     connected.transfer_all()

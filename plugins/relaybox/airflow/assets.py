@@ -1,14 +1,19 @@
 """The assets that tie the DAGs of a route together.
 
 outbox --> transfer 1 --> log 1 --> transfer 2 --> log 2 --> confirm 2 --> settled 2 --> confirm 1 --> settled 1
+work 1 -------^             work 2 -----^
 
 An event is a trigger and no more: the run that it starts moves everything that waits, so a lost or doubled event does no harm.
+
+Airflow keeps the watchers of an asset that it parsed last: a DAG of others that names it plainly, `Asset("relaybox/flights/1/log")`,
+would switch them off. So the watched assets are apart, and no DAG of others has a reason to name them.
 """
 
 from __future__ import annotations
 
-from airflow.sdk import Asset, AssetWatcher
+from airflow.sdk import Asset, AssetAny, AssetWatcher
 
+from relaybox.airflow.subscription_trigger import SubscriptionTrigger
 from relaybox.airflow.triggers import HopWorkTrigger
 from relaybox.routes import Hop, Routes, Store
 
@@ -16,25 +21,47 @@ LOG_PATIENCE_SECONDS = 2.0
 """How long a hop that reads a log leaves it to the hop before to trigger it, which it does when its task ends, and not while it lingers."""
 
 
+def work_asset(hop: Hop) -> Asset:
+    """Watched: an event says that messages wait for the hop.
+
+    For a hop that reads a log too, since the transfer that fills it ends late while messages keep coming, and says nothing
+    if it is killed.
+    """
+    return _asset(hop, "work", _watcher(hop.name, hop.source, patience_seconds=LOG_PATIENCE_SECONDS if hop.upstream else 0.0))
+
+
 def outbox_asset(hop: Hop) -> Asset:
-    """What a route's first hop reads. It is watched: waiting messages start the hop."""
-    return _asset(hop, "outbox", _watcher(hop.name, hop.source, patience_seconds=0.0))
+    """What a route's first hop reads: an event of a DAG that sends starts the hop."""
+    return _asset(hop, "outbox")
 
 
 def log_asset(hop: Hop) -> Asset:
-    """The hop's log at its destination: an event says that it grew.
+    """The hop's log at its destination: an event says that it grew."""
+    return _asset(hop, "log")
 
-    Watched for the hop that reads it, since the transfer that fills it ends late while messages keep coming, and says nothing
-    if it is killed. Every DAG must name an asset with the same watchers: Airflow keeps those it saw last.
+
+def start_assets(routes: Routes, hop: Hop) -> AssetAny:
+    """Whose events start the hop's transfer: those of its watcher, and of what it reads."""
+    return AssetAny(work_asset(hop), log_asset(routes.hop(hop.upstream)) if hop.upstream else outbox_asset(hop))
+
+
+def waiting_asset(relaybox_conn_id: str, subscription: str, *, poll_seconds: float = 5.0) -> Asset:
+    """For the `schedule` of a DAG author's own DAG: an event says that messages wait for the subscription, and no worker has them.
+
+    Made by this function everywhere, it has the same watcher everywhere.
+
+    Args:
+        relaybox_conn_id: Airflow connection of the store.
+        subscription: its name.
+        poll_seconds: the time between two looks; the same for all subscriptions of a store, so that they share one.
     """
-    if hop.downstream is None:
-        return _asset(hop, "log")
-    return _asset(hop, "log", _watcher(hop.downstream, hop.destination, patience_seconds=LOG_PATIENCE_SECONDS))
-
-
-def read_asset(routes: Routes, hop: Hop) -> Asset:
-    """What the hop reads: its events start the hop's transfer."""
-    return log_asset(routes.hop(hop.upstream)) if hop.upstream else outbox_asset(hop)
+    trigger = SubscriptionTrigger(relaybox_conn_id=relaybox_conn_id, subscription=subscription, poll_seconds=poll_seconds)
+    return Asset(
+        name=f"relaybox/{relaybox_conn_id}/{subscription}/waiting",
+        uri=f"x-relaybox://{relaybox_conn_id}/{subscription}/waiting",
+        group="relaybox",
+        watchers=[AssetWatcher(name=f"messages wait for {subscription}", trigger=trigger)],
+    )
 
 
 def settling_asset(routes: Routes, hop: Hop) -> Asset:

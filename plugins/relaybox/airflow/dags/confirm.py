@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.sdk import DAG, AssetAny
 
-from relaybox.airflow.assets import log_asset, settled_asset, settling_asset
+from relaybox.airflow.assets import log_asset, settled_asset, settling_asset, work_asset
 from relaybox.airflow.dags.docs import confirm_doc
 from relaybox.airflow.dags.factory import SHORT_TASK, build_hop_dags, dag_options
 from relaybox.airflow.naming import SETTLE_TASK_ID, confirm_dag_id, confirm_title
@@ -38,8 +38,11 @@ def _confirm_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
 
 
 def _schedule(routes: Routes, hop: Hop) -> Any:
-    """With policy `received` a hop settles by its own log; what is confirmed further down still passes through it."""
+    """With policy `received` a hop settles by its own log; what is confirmed further down still passes through it.
+
+    Its log grew if there is work for the next hop, also where the task that filled it was killed.
+    """
     starts = settling_asset(routes, hop)
     if hop.policy == "received" and hop.downstream is not None:
-        return AssetAny(starts, log_asset(hop))
+        return AssetAny(starts, log_asset(hop), work_asset(routes.hop(hop.downstream)))
     return [starts]

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from relaybox.airflow.assets import log_asset, read_asset
+from relaybox.airflow.assets import log_asset, start_assets
 from relaybox.airflow.dags.docs import transfer_doc
 from relaybox.airflow.dags.factory import build_hop_dags, dag_options
 from relaybox.airflow.naming import TRANSFER_TASK_ID, transfer_dag_id, transfer_title
@@ -27,7 +27,7 @@ def _transfer_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
         dag_display_name=transfer_title(hop),
         description=f"Moves the messages of hop {hop.name}",
         doc_md=transfer_doc(route, hop),
-        schedule=[read_asset(routes, hop)],
+        schedule=start_assets(routes, hop),
         params=transfer_params(hop),
         **dag_options(hop, "transfer"),
     ) as dag:

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, AssetAlias, CronTriggerTimetable
 
-from relaybox.airflow.assets import read_asset, settling_asset, trigger_alias
+from relaybox.airflow.assets import settling_asset, trigger_alias, work_asset
 from relaybox.airflow.dags.docs import watch_doc
 from relaybox.airflow.dags.factory import LOOK_CRON, SHORT_TASK, wanted
 from relaybox.airflow.naming import KEEP_ROUTES_TASK_ID, WATCH_DAG_ID, look_task_id
@@ -58,7 +58,7 @@ def _watched(routes: Routes, store: Store) -> tuple[WatchedHop, ...]:
     return tuple(
         WatchedHop(
             hop.name,
-            reads=read_asset(routes, hop),
+            reads=work_asset(hop),
             settles=settling_asset(routes, hop),
             carries_topics=hop if hop.topics_by_subscription else None,
             reads_outbox=hop if hop.upstream is None else None,

@@ -92,6 +92,10 @@ class SparkDriverOperator(SparkSubmitOperator):
         """Asked by OpenLineage's listener, in this process, when the task has ended."""
         return self.lineage or nothing_moved()
 
+    def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any]:
+        """The same when it has failed: the tables, and what was moved before. The error is added by OpenLineage's listener."""
+        return self.lineage or nothing_moved()
+
     def on_kill(self) -> None:
         """Ends Spark, if it was started; threads end with the task's process."""
         if self._hook is not None:

@@ -18,6 +18,7 @@ from relaybox.airflow.operators.driver import SparkDriverOperator
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.airflow.transfer_params import with_params
+from relaybox.errors import RelayboxError
 from relaybox.hops.runners import BatchTooLarge, ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.log_events import emit
@@ -62,7 +63,11 @@ class HopTransferOperator(SparkDriverOperator):
             state = read_hop_state(self.hop)
             if state.has_work:
                 before, started = state, time.monotonic()
-                self._move(context, before.waiting_count)
+                try:
+                    self._move(context, before.waiting_count)
+                except Exception:
+                    self._tell_moved_before_failure(before)
+                    raise
                 state = read_hop_state(self.hop)
                 self._measure(before, state, time.monotonic() - started)
                 if lineage_is_asked_for():
@@ -73,6 +78,17 @@ class HopTransferOperator(SparkDriverOperator):
             else:
                 self._run_threads(context, linger_seconds=0.0)
             return self._announce(context, state)
+
+    def _tell_moved_before_failure(self, before: HopState) -> None:
+        """For OpenLineage's event of the failure: batches that were published stay so. Asks the stores, which may be why it failed."""
+        if lineage_is_asked_for():
+            try:
+                moved = read_hop_state(self.hop).log_position - before.log_position
+                self.lineage = transfer_lineage(self.hop, row_count=moved)
+            except (
+                RelayboxError
+            ) as error:  # the event of the failure then names no table; the task's own error is the one to tell
+                emit("lineage_not_told", hop=self.hop.name, error=error)
 
     def _measure(self, before: HopState, after: HopState, seconds: float) -> None:
         """To Airflow's own metrics: as `airflow.relaybox.*`, with the hop as a tag."""
