@@ -211,7 +211,7 @@ def test_too_little_room_for_locks_is_named_and_the_statement_makes_it(small: tu
         query_beside_locks(world)
     ((severity, _, next_step),) = found()["locks"]
     assert severity == "warning"
-    world.query("hub", next_step[next_step.index("alter system") : next_step.index(", and restart")])
+    world.query("hub", next_step[next_step.index("alter system") : next_step.index("; then restart")])
     restart(cluster)
     assert "locks" not in found()
     query_beside_locks(world)

@@ -196,6 +196,7 @@ ALLOWED = {
     "airflow/store_watch.py _notified TimeoutError": "no notification came: the answer",
     "airflow/credential_renewal.py Renewals._renew TimeoutError": "becomes the failure that the session is told",
     "stores/certificates.py _shake_hands TimeoutError": "a server that is silent after the handshake accepts the certificate",
+    "airflow/page/store_overview.py StoreOverview._metrics_of HTTPException": "relaybox_store_up says what the store did not answer",
     "airflow/page/store_overview.py StoreOverview._report_of HTTPException": "the page names the store as waiting, and shows the others",
     "airflow/kept_routes.py _parse ValueError": "what is no JSON was not kept by us: the error says so",
     "exact_json.py read_json RecursionError": "read again without recursion",
