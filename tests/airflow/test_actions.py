@@ -17,6 +17,7 @@ from relaybox.airflow.dags.actions import build_redrive_dags, build_skip_dags
 from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.consumer import Consumer
 from relaybox.stores.schema import initialise_store
+from tests.airflow.deferred import execute
 from tests.airflow.replay_world import reading
 from tests.support.senders import declare, send_caused, stream
 from tests.support.streams import deliver, fetch
@@ -64,7 +65,7 @@ def run_task(world: World, dag_id: str, task_id: str, *, pulled: dict[str, Any] 
 
     ti = SimpleNamespace(try_number=1, xcom_pull=pull)
     filled = {**{name: dag.params[name] for name in dag.params}, "store": STORE, **params}
-    return dag.get_task(task_id).execute({"params": filled, "dag_run": run, "ti": ti})
+    return execute(dag.get_task(task_id), {"params": filled, "dag_run": run, "ti": ti})
 
 
 APPROVED = {"chosen_options": ["Approve"], "responded_by_user": {"id": "2", "name": "grace"}}

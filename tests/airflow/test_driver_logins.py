@@ -22,6 +22,7 @@ from relaybox.airflow.operators.transfer import HopTransferOperator
 from relaybox.subscriptions import replays, subscriptions
 from relaybox.subscriptions.replays import ReplayRequest, ask_replay, second_cursor
 from tests.airflow.connections import change_connection
+from tests.airflow.deferred import execute
 from tests.support.senders import declare, send_numbered
 from tests.support.services import break_service
 from tests.support.world import STORES, World
@@ -60,7 +61,8 @@ def run(operator: Any, pulled: Mapping[str, Any] | None = None, **params: object
         xcom_pull=lambda *, task_ids: found[task_ids],
     )
     dag_run = SimpleNamespace(dag_id="a_dag", run_id="a_run", run_type="manual", clear_number=0, triggering_user_name="ada")
-    return operator.execute({"ti": ti, "outlet_events": OutletEventAccessors(), "params": {**FORM, **params}, "dag_run": dag_run})
+    context = {"ti": ti, "outlet_events": OutletEventAccessors(), "params": {**FORM, **params}, "dag_run": dag_run}
+    return execute(operator, context)
 
 
 def move(world: World) -> None:

@@ -15,6 +15,7 @@ from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.airflow.page.store_overview import StoreOverview
 from relaybox.subscriptions import replays
 from relaybox.subscriptions.approvals import pin_subscription
+from tests.airflow.deferred import execute
 from tests.airflow.page_client import USERS, PageServer, page_server, register_dags
 from tests.airflow.route_auth_manager import ROUTE_OF_USER, SHARED_DAGS
 from tests.support.services import add_route
@@ -187,23 +188,17 @@ def test_a_redrive_of_one_route_takes_no_letter_of_another(page: PageServer, con
     assert state(connected) == before
 
 
-def test_a_name_that_moved_to_another_route_while_its_replay_waited_is_not_replayed(
-    page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_moved_to_another_route_while_its_replay_waited_is_not_replayed(page: PageServer, connected: World) -> None:
     """The replay waits for another range. Meanwhile the subscription ends, and the other team begins one of this name."""
     assert page
     connected.query(STORE, "select relaybox_internal.ask_replay('billing', 'billing.replay', '1', '2', 'first', 'other')")
 
-    rests = iter(range(5))
+    def moved(_: object) -> None:
+        assert connected.value(STORE, "select stream from relaybox.subscriptions where subscription = 'billing'") == "flights"
+        connected.query(STORE, "select relaybox.unsubscribe('billing'); select relaybox.subscribe('billing', 'crew')")
 
-    def moved(_: float) -> None:
-        assert next(rests, None) is not None, "the replay of the other team's subscription goes on"
-        if connected.value(STORE, "select stream from relaybox.subscriptions where subscription = 'billing'") == "flights":
-            connected.query(STORE, "select relaybox.unsubscribe('billing'); select relaybox.subscribe('billing', 'crew')")
-
-    monkeypatch.setattr("relaybox.airflow.operators.replay.time.sleep", moved)
     with pytest.raises(AirflowFailException, match="has no subscription billing to stream flights"):
-        run_task(connected, "replay", "replay", {**form("replay", "billing"), "start": "2", "through": "3"}, {})
+        run_task(connected, "replay", "replay", {**form("replay", "billing"), "start": "2", "through": "3"}, {}, deferred=moved)
     assert connected.value(STORE, "select stream from relaybox.subscriptions where subscription = 'billing'") == "crew"
     ranges = "select count(*) from relaybox.replay_ranges where ended_at is null"
     assert connected.value(STORE, ranges) == 0
@@ -230,7 +225,7 @@ def test_a_request_without_a_stream_is_not_compared(page: PageServer, connected:
     assert replays.ask_replay(connected.routes.store(STORE), order).state == "begun"
 
 
-def run_task(world: World, kind: str, task_id: str, conf: dict[str, Any], pulled: dict[str, Any]) -> Any:
+def run_task(world: World, kind: str, task_id: str, conf: dict[str, Any], pulled: dict[str, Any], **waiting: Any) -> Any:
     """Executes a task of the DAG of route flights, as a run that ann started would."""
     dag = BUILDERS[kind](world.routes)[f"relaybox_{kind}__flights"]
     run = SimpleNamespace(
@@ -243,4 +238,4 @@ def run_task(world: World, kind: str, task_id: str, conf: dict[str, Any], pulled
 
     ti = SimpleNamespace(try_number=1, xcom_pull=pull)
     params = {**{name: dag.params[name] for name in dag.params}, **conf}
-    return dag.get_task(task_id).execute({"params": params, "dag_run": run, "ti": ti})
+    return execute(dag.get_task(task_id), {"params": params, "dag_run": run, "ti": ti}, **waiting)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-
 import pytest
 
 from relaybox import errors
-from relaybox.subscriptions.replays import ReplayRequest, ask_replay, carry_out_replay, read_progress, second_cursor
+from relaybox.subscriptions.replays import (
+    OpenRange,
+    ReplayRequest,
+    advance_replay,
+    ask_replay,
+    read_open_ranges,
+    read_progress,
+    second_cursor,
+)
 from relaybox.subscriptions.subscriptions import cancel_replay
 from tests.support.streams import STORE, ack, deliver, fetch, stream_positions
 from tests.support.world import World
@@ -94,12 +100,39 @@ def test_g9_a_cancelled_replay_is_said_to_be_and_can_begin_anew(days: World) -> 
     store = days.routes.store(STORE)
     _, replay = ask(days, order(2))
     assert replay is not None
+    step = advance_replay(store, order(2))
+    assert (step.state, step.replay, step.is_open) == ("reads", replay, True)
+    cancel_replay(store, CURSOR, reason="wrong day")
     with pytest.raises(errors.RequestRefused, match=r"billing\.replay was cancelled at stream position 4 of 9"):
-        carry_out_replay(store, order(2), lambda: cancel_replay(store, CURSOR, reason="wrong day"))
+        advance_replay(store, order(2), step.replay)
     assert read_progress(store, replay).is_cancelled
-    progress = carry_out_replay(store, order(1, asked_by="run 2"), functools.partial(read_all, days))
-    assert progress is not None
-    assert (progress.done_stream_position, progress.is_done) == (4, True)
+    step = advance_replay(store, order(1, asked_by="run 2"))
+    read_all(days)
+    step = advance_replay(store, order(1, asked_by="run 2"), step.replay)
+    assert step.progress is not None
+    assert (step.state, step.progress.done_stream_position) == ("done", 4)
+
+
+def test_g9_a_request_that_waits_names_the_range_before_it(days: World) -> None:
+    """The number is what the triggerer waits for: the open ranges of the store say when that range is read."""
+    store = days.routes.store(STORE)
+    first = advance_replay(store, order(1))
+    waiting = advance_replay(store, order(2, asked_by="run 2"))
+    assert (waiting.state, waiting.replay) == ("waits", first.replay)
+    assert open_ranges(days) == {CURSOR: OpenRange(first.replay or 0, 0)}
+    ack(days, fetch(days, 2, CURSOR)[-1][0], CURSOR)
+    assert open_ranges(days) == {CURSOR: OpenRange(first.replay or 0, 2)}
+    read_all(days)
+    assert open_ranges(days) == {}
+    second = advance_replay(store, order(2, asked_by="run 2"))
+    assert (second.state, open_ranges(days)) == ("reads", {CURSOR: OpenRange(second.replay or 0, 4)})
+    cancel_replay(store, CURSOR, reason="wrong day")
+    assert open_ranges(days) == {}
+
+
+def open_ranges(world: World) -> dict[str, OpenRange]:
+    with world.session(STORE) as session, session.cursor() as cursor:
+        return read_open_ranges(cursor)
 
 
 def test_g9_nonsense_is_refused_and_an_empty_day_is_no_error(days: World) -> None:

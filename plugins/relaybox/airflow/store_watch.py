@@ -1,11 +1,15 @@
-"""Polls a store for hops with work, from the triggerer. Two index lookups per hop and poll; nothing in producers' transactions."""
+"""Polls a store from the triggerer: for hops with work, or for another question that many triggers share.
+
+Two index lookups per hop and poll; nothing in producers' transactions.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import psycopg2
 from airflow.sdk import BaseHook
@@ -32,21 +36,35 @@ CHANNEL = "relaybox_work"
 NOTIFIED_GAP_SECONDS = 0.2
 """The shortest time between two polls, however often an application notifies."""
 
+Answer = TypeVar("Answer")
+
 _MENDABLE = (psycopg2.Error, RelayboxError, AirflowNotFoundException, AirflowSecretsBackendAccessDenied)
 
-HOPS = """
-select h.hop, h.has_work, h.has_work and relaybox_internal.hop_is_driven(h.hop)
-from (select hop, relaybox_internal.hop_has_work(hop) as has_work from relaybox_internal.hop_out offset 0) h
-"""
 
-SUBSCRIPTIONS = """
-select s.subscription, s.stream_positions_behind > 0, s.leased_lanes > 0 from relaybox.subscriptions s
-"""
-"""A subscription whose messages a worker has leased has its driver."""
+@dataclass(frozen=True)
+class StoreQuestion(Generic[Answer]):
+    """What the polls of a store ask.
+
+    Attributes:
+        application_name: of the session.
+        ask: one query, in the session.
+        is_busy: whether the next poll comes after the shortest pause; asked once for each answer.
+    """
+
+    application_name: str
+    ask: Callable[[Session], Answer]
+    is_busy: Callable[[Answer], bool]
 
 
-async def watch_store(connection_id: str, *, watch: Watch, query: str = HOPS) -> AsyncGenerator[Mapping[str, HopPoll]]:
-    """Yields what each poll saw of every hop that leaves the store, without end; or of what else the query lists.
+async def watch_store(connection_id: str, *, watch: Watch) -> AsyncGenerator[Mapping[str, HopPoll]]:
+    """Yields what each poll saw of every hop that leaves the store, without end: see poll_store."""
+    async with aclosing(poll_store(connection_id, _WORK_OF_HOPS, watch=watch)) as polls:
+        async for sightings in polls:
+            yield sightings
+
+
+async def poll_store(connection_id: str, question: StoreQuestion[Answer], *, watch: Watch) -> AsyncGenerator[Answer]:
+    """Yields the answer of each poll, without end.
 
     A store that cannot be reached, has no schema yet or has no connection in Airflow is tried again with growing delays,
     so that mending it is all there is to do. A store that has no work is polled less and less often, as `watch` says.
@@ -56,10 +74,10 @@ async def watch_store(connection_id: str, *, watch: Watch, query: str = HOPS) ->
     while True:
         pause = 0.0
         try:
-            async with aclosing(_polls(connection_id, watch, pace, query)) as polls:
-                async for sightings, pause in polls:  # noqa: B007  the last one says how long the store may sleep
+            async with aclosing(_polls(connection_id, question, watch, pace)) as polls:
+                async for answer, pause in polls:  # noqa: B007  the last one says how long the store may sleep
                     delay = FIRST_DELAY_SECONDS
-                    yield sightings
+                    yield answer
             await asyncio.sleep(pause)
         except _MENDABLE as error:
             emit("store_watch_interrupted", connection=connection_id, retry_in_seconds=delay, error=" ".join(str(error).split()))
@@ -68,18 +86,18 @@ async def watch_store(connection_id: str, *, watch: Watch, query: str = HOPS) ->
 
 
 async def _polls(
-    connection_id: str, watch: Watch, pace: PollPace, query: str
-) -> AsyncGenerator[tuple[Mapping[str, HopPoll], float]]:
-    """Yields what each poll in one session saw, and the pause after it. Ends where the session must not outlast the pause."""
+    connection_id: str, question: StoreQuestion[Answer], watch: Watch, pace: PollPace
+) -> AsyncGenerator[tuple[Answer, float]]:
+    """Yields the answer of each poll in one session, and the pause after it. Ends where the session must not outlast the pause."""
     parameters = await asyncio.to_thread(session_parameters, await BaseHook.aget_connection(connection_id))
-    with closing(await asyncio.to_thread(open_session, connection_id, parameters, "relaybox watch")) as session:
+    with closing(await asyncio.to_thread(open_session, connection_id, parameters, question.application_name)) as session:
         if watch.listen:
             await asyncio.to_thread(_listen, session)
-        emit("store_watched", connection=connection_id, **_fields_of(watch))
+        emit("store_watched", connection=connection_id, question=question.application_name, **_fields_of(watch))
         while True:
-            sightings = await asyncio.to_thread(_poll, session, query)
-            pause = pace.pause(has_work=any(sighting.has_work for sighting in sightings.values()))
-            yield sightings, pause
+            answer = await asyncio.to_thread(question.ask, session)
+            pause = pace.pause(has_work=question.is_busy(answer))
+            yield answer, pause
             if not watch.listen and pause > MAX_IDLE_SECONDS:
                 return
             if await _notified(session, pause):
@@ -129,7 +147,25 @@ def _take_notifications(session: Session) -> bool:
     return notified
 
 
-def _poll(session: Session, query: str) -> dict[str, HopPoll]:
-    with session.cursor() as cursor:
-        cursor.execute(query)
-        return {name: HopPoll(has_work, is_driven) for name, has_work, is_driven in cursor.fetchall()}
+def _question(application_name: str, query: str) -> StoreQuestion[Mapping[str, HopPoll]]:
+    def ask(session: Session) -> dict[str, HopPoll]:
+        with session.cursor() as cursor:
+            cursor.execute(query)
+            return {name: HopPoll(has_work, is_driven) for name, has_work, is_driven in cursor.fetchall()}
+
+    return StoreQuestion(application_name, ask, lambda found: any(one.has_work for one in found.values()))
+
+
+_WORK_OF_HOPS = _question(
+    "relaybox watch",
+    """
+    select h.hop, h.has_work, h.has_work and relaybox_internal.hop_is_driven(h.hop)
+    from (select hop, relaybox_internal.hop_has_work(hop) as has_work from relaybox_internal.hop_out offset 0) h
+    """,
+)
+
+WORK_OF_SUBSCRIPTIONS = _question(
+    "relaybox subscription watch",
+    "select s.subscription, s.stream_positions_behind > 0, s.leased_lanes > 0 from relaybox.subscriptions s",
+)
+"""What waits for each subscription. One whose messages a worker has leased has its driver."""

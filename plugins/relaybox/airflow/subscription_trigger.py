@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Hashable, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from relaybox.airflow.run_triggers import HopPoll, RunTriggers
-from relaybox.airflow.store_watch import SUBSCRIPTIONS, watch_store
+from relaybox.airflow.store_watch import WORK_OF_SUBSCRIPTIONS, poll_store
 from relaybox.log_events import warn
 from relaybox.routes import Watch
 
@@ -75,8 +76,9 @@ class SubscriptionTrigger(BaseEventTrigger):
     @classmethod
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Mapping[str, HopPoll]]:
         watch = Watch(kwargs["poll_seconds"], kwargs["max_poll_seconds"], kwargs["backoff"], kwargs["listen"])
-        async for found in watch_store(kwargs["relaybox_conn_id"], watch=watch, query=SUBSCRIPTIONS):
-            yield found
+        async with aclosing(poll_store(kwargs["relaybox_conn_id"], WORK_OF_SUBSCRIPTIONS, watch=watch)) as polls:
+            async for found in polls:
+                yield found
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Mapping[str, HopPoll]]) -> AsyncIterator[TriggerEvent]:
         run_triggers = RunTriggers()

@@ -6,7 +6,6 @@ The second cursor has a name that stays, so one consumer reads all ranges of a b
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -16,6 +15,8 @@ from relaybox.log_events import emit
 from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
+    from psycopg2.extensions import cursor as Cursor
+
     from relaybox.routes import Store
     from relaybox.stores.sessions import StoreSession
     from relaybox.subscriptions.approvals import PinnedSubscription
@@ -57,7 +58,7 @@ class StartedReplay:
     Attributes:
         state: begun; joined (another request has this range read now); waits (for the range that `waits_for` tells); done (read for this
             asker already); empty (nothing was delivered between start and through).
-        replay: the range's number; None while it waits, and of an empty one.
+        replay: the range's number; while it waits, that of the range that is read before it; None: it has none, or is empty.
         message_count, byte_count, estimated_seconds: None unless it was begun now.
     """
 
@@ -131,53 +132,91 @@ def read_progress(store: Store, replay: int) -> ReplayProgress:
         return session.row(ReplayProgress, "select * from relaybox_internal.replay_progress(%s)", replay)
 
 
-def carry_out_replay(store: Store, order: ReplayRequest, rest: Callable[[], object]) -> ReplayProgress | None:
-    """Has a range read, and returns when the consumers of the second cursor have read it; None where nothing was delivered.
+@dataclass(frozen=True)
+class ReplayStep:
+    """How far a request has come.
 
-    Safe to break off and to repeat, also two at once: the store remembers. One event whenever something changed.
+    Attributes:
+        state: waits (for the range of another request, by the same cursor), reads, done, or empty (nothing was delivered then).
+        replay: the number of the range that is waited for or read; None: it has none, or nothing was delivered.
+        progress: of the range, if it is read or done.
+    """
+
+    state: str
+    replay: int | None
+    progress: ReplayProgress | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in ("waits", "reads")
+
+
+def advance_replay(store: Store, order: ReplayRequest, begun: int | None = None) -> ReplayStep:
+    """Asks for the range, and says how far it is; one event. To be repeated while the step is open, whenever something may have changed.
+
+    Safe to break off and to repeat, also two at once: the store remembers. Commits.
 
     Args:
         store: where the subscription is.
         order: what is to be read.
-        rest: called between two looks; what it raises ends the wait, and the range goes on without it.
+        begun: the range that an earlier step said it reads. It is not asked for again: nobody begins anew what was cancelled.
 
     Raises:
         RequestRefused: the second cursor was closed meanwhile, or the request makes no sense.
         NotSubscribed, NoLongerKept, ApprovalOutdated: as ask_replay.
     """
-    asked, said = ask_replay(store, order), None
-    while asked.state == "waits":
-        if asked.waits_for != said:
-            emit("replay_waits", subscription=order.subscription, cursor=order.cursor, behind=asked.waits_for)
-            said = asked.waits_for
-        rest()
+    if begun is None:
         asked = ask_replay(store, order)
-    if asked.replay is None:
-        emit("replay_empty", subscription=order.subscription, start=order.start, through=order.through)
-        return None
-    emit(
-        "replay_begun",
-        subscription=order.subscription,
-        cursor=order.cursor,
-        state=asked.state,
-        stream_positions=f"{asked.first_stream_position}-{asked.last_stream_position}",
-        messages="?" if asked.message_count is None else asked.message_count,
-    )
-    progress, said_stream_position = read_progress(store, asked.replay), -1
-    while not progress.is_done:
-        if progress.is_cancelled:
-            raise errors.RequestRefused(
-                f"store {store.name}: the replay {order.cursor} was cancelled at stream position "
-                f"{progress.done_stream_position} of {progress.last_stream_position}.",
-                next_step="Who and why: select * from relaybox.consumer_action. Clear the run to replay its interval again.",
-            )
-        if progress.done_stream_position != said_stream_position:
-            _emit_progress(order, progress)
-            said_stream_position = progress.done_stream_position
-        rest()
-        progress = read_progress(store, asked.replay)
+        if asked.state == "waits":
+            emit("replay_waits", subscription=order.subscription, cursor=order.cursor, behind=asked.waits_for)
+            return ReplayStep("waits", asked.replay)
+        if asked.replay is None:
+            emit("replay_empty", subscription=order.subscription, start=order.start, through=order.through)
+            return ReplayStep("empty", None)
+        emit(
+            "replay_begun",
+            subscription=order.subscription,
+            cursor=order.cursor,
+            state=asked.state,
+            stream_positions=f"{asked.first_stream_position}-{asked.last_stream_position}",
+            messages="?" if asked.message_count is None else asked.message_count,
+        )
+        begun = asked.replay
+    progress = read_progress(store, begun)
+    if progress.is_cancelled and not progress.is_done:
+        raise errors.RequestRefused(
+            f"store {store.name}: the replay {order.cursor} was cancelled at stream position "
+            f"{progress.done_stream_position} of {progress.last_stream_position}.",
+            next_step="Who and why: select * from relaybox.consumer_action. Clear the run to replay its interval again.",
+        )
     _emit_progress(order, progress)
-    return progress
+    return ReplayStep("done" if progress.is_done else "reads", begun, progress)
+
+
+@dataclass(frozen=True)
+class OpenRange:
+    """What a second cursor reads now: the number of its range (0: it was opened without one), and through which stream position."""
+
+    replay: int
+    done_stream_position: int
+
+
+_OPEN_RANGES = """
+select s.subscription, coalesce(newest.replay_range_id, 0), done.done_stream_position
+from relaybox_internal.subscription s
+cross join lateral (select relaybox_internal.replayed_through(s.subscription_id) as done_stream_position) done
+left join lateral (
+    select r.replay_range_id from relaybox_internal.replay_range r
+    where r.subscription_id = s.subscription_id order by r.replay_range_id desc limit 1
+) newest on true
+where s.replay_of is not null and s.ended_at is null and done.done_stream_position < s.through_stream_position
+"""
+
+
+def read_open_ranges(cursor: Cursor) -> dict[str, OpenRange]:
+    """What each second cursor of a store that has something left to read reads now, by its name. One query; reads only."""
+    cursor.execute(_OPEN_RANGES)
+    return {name: OpenRange(replay, done) for name, replay, done in cursor.fetchall()}
 
 
 def _emit_progress(order: ReplayRequest, progress: ReplayProgress) -> None:

@@ -61,7 +61,7 @@ def _replay_dag(route: Route) -> DAG:
             subject = f"Replay messages to {{{{ params.{SUBSCRIPTION} }}}}: {{{{ params.{REASON} }}}}"
             before = approval(subject, pool=pool, shown_by=COUNT_TASK_ID, operator=ReplayApprovalOperator)
             count >> before
-        # one range at a time, whatever a backfill's own limit says, and no slot of a store's pool: live messages need those
+        # one range at a time, whatever a backfill's own limit says (Airflow counts deferred tasks too), and no slot of a store's pool
         before >> ReplayOperator(task_id=REPLAY_TASK_ID, route=route, max_active_tis_per_dag=1, execution_timeout=PATIENCE)
     return dag
 

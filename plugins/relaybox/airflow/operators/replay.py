@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
@@ -14,20 +15,20 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from relaybox.airflow.approvals import approver, as_xcom, cell, describe_pinned, pinned, shown
 from relaybox.airflow.forms import REASON, SUBSCRIPTION, asker, chosen_store, given, person
 from relaybox.airflow.naming import APPROVE_TASK_ID, COUNT_TASK_ID
+from relaybox.airflow.replay_trigger import ReplayTrigger
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.log_events import emit
 from relaybox.routes import Route, Store
 from relaybox.subscriptions import subscriptions
 from relaybox.subscriptions.approvals import PinnedSubscription, pin_subscription, requires_approval
-from relaybox.subscriptions.replays import ReplayRequest, carry_out_replay, second_cursor
+from relaybox.subscriptions.replays import ReplayRequest, advance_replay, second_cursor
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 START, THROUGH, CURSOR, ROWS_PER_SECOND, DRY_RUN = "start", "through", "cursor", "rows_per_second", "dry_run"
 BACKFILL = "backfill"
-LOOK_SECONDS = 1.0
 _CLEARED = "clear_number"
 
 
@@ -116,6 +117,7 @@ class ReplayApprovalOperator(ApprovalOperator):
 class ReplayOperator(BaseOperator):
     """Opens a second cursor for the range, and succeeds when its consumers have read it. The live cursor does not move.
 
+    Meanwhile it waits in the triggerer, for as long as its execution_timeout, and holds no slot.
     Safe to kill, clear and run twice: the store records each request. A cleared run reads its range again.
     """
 
@@ -125,22 +127,44 @@ class ReplayOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns how far the range was read. Skips a dry run, and an interval without messages."""
-        params = context["params"]
-        if params.get(DRY_RUN):
+        if context["params"].get(DRY_RUN):
             raise AirflowSkipException("dry run: nothing is replayed")
-        store, request = chosen_store(self.route, params), _replay_request(context, self.route)
+        ends_at = time.time() + self.execution_timeout.total_seconds() if self.execution_timeout else None
+        return self._advance(context, None, ends_at)
+
+    def resume(self, context: Context, event: Mapping[str, Any], begun: int | None, ends_at: float | None) -> dict[str, Any]:
+        """Continues after the triggerer saw that the cursor moved on: the store is asked, the event is believed in nothing.
+
+        Args:
+            context: Airflow's.
+            event: of the trigger.
+            begun: the range that this replay reads; None: it waited for another one.
+            ends_at: when the attempt fails, in seconds since 1970; None: never.
+        """
+        return self._advance(context, begun, ends_at)
+
+    def _advance(self, context: Context, begun: int | None, ends_at: float | None) -> dict[str, Any]:
+        store, request = chosen_store(self.route, context["params"]), _replay_request(context, self.route)
         with terminal_errors_fail_at_once(), service_file((store,)):
-            if store.require_approval or requires_approval(store):
-                request = _approved(request, context)
-            subscriptions.require_of_stream(store, request.subscription, self.route.stream)
-            progress = carry_out_replay(store, request, lambda: time.sleep(LOOK_SECONDS))
-        if progress is None:
+            if begun is None:
+                if store.require_approval or requires_approval(store):
+                    request = _approved(request, context)
+                subscriptions.require_of_stream(store, request.subscription, self.route.stream)
+            step = advance_replay(store, request, begun)
+        if step.is_open:
+            self.defer(
+                trigger=ReplayTrigger.at(store, request.cursor, step.replay),
+                method_name="resume",
+                kwargs={"begun": step.replay if step.state == "reads" else None, "ends_at": ends_at},
+                timeout=None if ends_at is None else timedelta(seconds=max(0.0, ends_at - time.time())),
+            )
+        if step.progress is None:
             raise AirflowSkipException(f"store {store.name} delivered no message from {request.start} to {request.through}")
         return {
-            "replayed_as": progress.replayed_as,
-            "first_stream_position": progress.first_stream_position,
-            "last_stream_position": progress.last_stream_position,
-            "done_stream_position": progress.done_stream_position,
+            "replayed_as": step.progress.replayed_as,
+            "first_stream_position": step.progress.first_stream_position,
+            "last_stream_position": step.progress.last_stream_position,
+            "done_stream_position": step.progress.done_stream_position,
         }
 
 
