@@ -18,13 +18,16 @@ from relaybox.local.clusters import Cluster
 from relaybox.verification.reliability import PERFECT
 from relaybox.verification.route_verification import verify_route
 from tests.airflow.action_cells import CELLS
+from tests.airflow.replay_world import live_traffic
 from tests.airflow.system import ARRIVE_SECONDS, System, running_system
 from tests.support.world import wait_until
 
 DAG_ID = "relaybox_transfer__flights_1"
 HOLDS = {"planning": "plan.begin", "copying": "slice.piping", "confirming": "confirm.begin"}
 """Where a state's driver is held."""
-LINGER_SECONDS = 15
+LINGER_SECONDS = 3
+"""As long as Airflow lets a transfer linger without a message."""
+
 ROUTE = {
     "runner": "threads",
     "limits": {"batch_rows": 500, "slice_rows": 100},
@@ -139,6 +142,10 @@ def _bring_about(system: System, state: str, holding: ExitStack) -> Target:
         lambda: system.world.value("airline", received) == len(system.world.sent()), "received", deadline_seconds=ARRIVE_SECONDS
     )
     if state == "lingering":
+        # begun now: no two producers at once, whose messages have no order; a driver without messages would end in seconds
+        holding.enter_context(live_traffic(system.world))
+        moved = len(system.world.sent())
+        wait_until(lambda: system.world.value("airline", received) > moved, "live messages move", deadline_seconds=ARRIVE_SECONDS)
         return Target(system, _task(system, before, "running"))
     return Target(system, _task(system, before - {_mover(system)}, "success"))
 

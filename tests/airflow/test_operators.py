@@ -22,6 +22,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.observability import stats
 
+from relaybox.airflow import slot_use
 from relaybox.airflow.assets import log_asset, settled_asset, verification_asset
 from relaybox.airflow.dags.retention import build_retention_dag
 from relaybox.airflow.dags.verify import build_verify_dag
@@ -172,7 +173,7 @@ def test_work_starts_the_spark_application(connected: World, spark_submit: Spark
     application = arguments.index(str(REPOSITORY / "spark_apps" / "transfer.py"))
     assert arguments[application + 1 :] == [
         *("--hop", "flights/1", "--recorded-by", "{{ dag.dag_id }} {{ run_id }}"),
-        *("--linger-seconds", "{{ params.linger_seconds }}"),
+        *("--linger-seconds", "{{ [params.linger_seconds, 5] | min }}"),
     ]
     assert arguments[arguments.index("--master") + 1] == "local[2]"
     assert arguments[arguments.index("--deploy-mode") + 1] == "client"
@@ -389,8 +390,11 @@ def test_spark_starts_from_the_row_count_of_the_route(
     assert len(connected.payloads()) == (0 if starts_spark else waiting)
 
 
-def test_a_large_batch_that_comes_while_threads_linger_is_left_to_spark(connected: World, spark_submit: SparkSubmit) -> None:
+def test_a_large_batch_that_comes_while_threads_linger_is_left_to_spark(
+    connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is planned already: the application resumes it, as any batch that was left."""
+    monkeypatch.setattr(slot_use, "IDLE_SECONDS", patience(20))
     hop = few_rows_for_spark(connected)
     hop = replace(hop, limits=replace(hop.limits, linger_seconds=60))
     connected.send("one")

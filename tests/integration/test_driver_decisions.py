@@ -17,6 +17,7 @@ from relaybox.hops.publishing import ask_destination, make_log_segments
 from relaybox.hops.transfer import transfer_hop
 from relaybox.stores.connections import connect
 from tests.support.patience import patience
+from tests.support.services import add_route
 from tests.support.world import World, wait_until
 
 
@@ -103,6 +104,39 @@ def test_a_driver_that_lingers_moves_what_comes_and_ends_in_time(world: World) -
     assert summary.duration_seconds >= linger_seconds
     ended = world.transfer(linger_seconds=10_000, linger_at_most_seconds=1)
     assert 1 <= ended.duration_seconds < patience(60)
+
+
+def test_a_driver_that_lingers_leaves_when_another_hop_needs_its_slot(world: World) -> None:
+    """It is told of the hops of both its stores that have work and no driver; it asks while it is idle, and while messages flow."""
+    add_route(world.path, "crew", topics=["crew"], path=["airline", "hub"])
+    world.initialise()
+    told: list[list[str]] = []
+
+    def is_slot_wanted(hops: Sequence[str]) -> bool:
+        told.append(sorted(hops))
+        world.send("another")
+        return len(told) == 3
+
+    world.send("a")
+    world.send("b", topic="crew")
+    summary = world.transfer(linger_seconds=10_000, is_slot_wanted=is_slot_wanted)
+    assert told == [["crew/1", "flights/2"]] * 3
+    assert summary.batch_count in (3, 4)
+    assert summary.duration_seconds < patience(60)
+
+
+def test_a_driver_that_is_behind_leaves_its_slot_to_nobody(world: World) -> None:
+    """It moves what waits first: a batch as large as it may be says that there is more."""
+    world.change_route(limits={"batch_rows": 2, "slice_rows": 1})
+    moved: list[int] = []
+
+    def is_slot_wanted(_: Sequence[str]) -> bool:
+        moved.append(len(world.payloads()))
+        return True
+
+    world.send(*(str(number) for number in range(7)))
+    world.transfer(linger_seconds=10_000, is_slot_wanted=is_slot_wanted)
+    assert moved == [7]
 
 
 def test_g3_a_slice_that_another_driver_copied_meanwhile_is_found(world: World) -> None:

@@ -7,7 +7,7 @@ the copying to it and waits until the batch has arrived.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from relaybox.hops.copying import SliceCopied, slice_job
 from relaybox.hops.planning import AttemptOwner, CountedRest, Planned, plan_batch
 from relaybox.hops.publishing import ask_destination, begin_generation, make_log_segments, publish_batch
 from relaybox.hops.store_ids import require_same_stores
+from relaybox.hops.undriven import find_undriven_hops
 from relaybox.log_events import emit, warn
 from relaybox.stores.answer_limits import answering_within
 from relaybox.stores.schema import opened_store
@@ -36,6 +37,9 @@ LINGER_PAUSE_SECONDS = 0.25
 
 SUPERSEDED_WAIT_SECONDS = 60.0
 """How long a superseded driver waits for the newer one before it takes the batch over again."""
+
+DEMAND_SECONDS, REPEATED_DEMAND_SECONDS = 1.0, 0.5
+"""How often a lingering driver looks for hops that wait for a driver; and again after a look that found some."""
 
 LOOKUP_SECONDS = 60.0
 """How long the source may take to answer a question about one hop."""
@@ -80,6 +84,7 @@ def transfer_hop(
     recorded_by: str,
     linger_seconds: float = 0.0,
     linger_at_most_seconds: float = 3600.0,
+    is_slot_wanted: Callable[[Sequence[str]], bool] | None = None,
     progress: Callable[[Progress], None] = lambda _: None,
 ) -> TransferSummary:
     """Moves everything there is, and with `linger_seconds` what comes until nothing came for so long. Commits at every step.
@@ -92,6 +97,8 @@ def transfer_hop(
         recorded_by: who does it, for the ledgers: a user, or a DAG run.
         linger_seconds: ends after this long without a message; 0 ends when the hop is empty.
         linger_at_most_seconds: ends then even if messages keep coming.
+        is_slot_wanted: asked about once a second while it lingers, with the other hops of both stores that have work and no driver;
+            True ends the run. None: the run ends for nobody.
         progress: called from this thread, a few times per batch.
 
     Raises:
@@ -102,7 +109,7 @@ def transfer_hop(
         opened_store(hop.source, application_name=driver) as source,
         opened_store(hop.destination, application_name=driver) as destination,
     ):
-        run = _Run(hop, runner, source, destination, recorded_by, progress, TransferSummary(hop.name))
+        run = _Run(hop, runner, source, destination, recorded_by, progress, is_slot_wanted, TransferSummary(hop.name))
         return run.until_quiet(linger_seconds, linger_at_most_seconds)
 
 
@@ -116,8 +123,11 @@ class _Run:
     destination: StoreSession
     recorded_by: str
     progress: Callable[[Progress], None]
+    is_slot_wanted: Callable[[Sequence[str]], bool] | None
     summary: TransferSummary
     rest: CountedRest | None = None
+    is_behind: bool = False
+    demand_due_at: float = 0.0
 
     def until_quiet(self, linger_seconds: float, linger_at_most_seconds: float) -> TransferSummary:
         started = quiet_since = time.monotonic()
@@ -135,11 +145,14 @@ class _Run:
                 quiet_since = now
                 if linger_seconds:
                     time.sleep(LINGER_PAUSE_SECONDS)
+                    if not self.is_behind and self._leaves_slot():
+                        break
                 if now - started < linger_at_most_seconds or linger_seconds == 0:
                     continue
             if now - quiet_since >= linger_seconds or now - started >= linger_at_most_seconds:
                 break
-            self._wait_for_work(min(quiet_since + linger_seconds, started + linger_at_most_seconds))
+            if self._wait_for_work(min(quiet_since + linger_seconds, started + linger_at_most_seconds)):
+                break
         self.summary = replace(self.summary, duration_seconds=time.monotonic() - started)
         emit(
             "transfer_done",
@@ -177,6 +190,7 @@ class _Run:
             return True
         seconds = time.monotonic() - started
         batch = planned.batch
+        self.is_behind = batch.row_count >= self.hop.limits.batch_rows
         emit(
             "batch_published",
             hop=self.hop.name,
@@ -287,9 +301,23 @@ class _Run:
                 return
             time.sleep(POLL_SECONDS)
 
-    def _wait_for_work(self, deadline: float) -> None:
+    def _wait_for_work(self, deadline: float) -> bool:
+        """Returns whether it ended because the slot is wanted."""
         while time.monotonic() < deadline and not self._ask_source("select relaybox_internal.hop_has_work(%s)"):
+            if self._leaves_slot():
+                return True
             time.sleep(POLL_SECONDS)
+        return False
+
+    def _leaves_slot(self) -> bool:
+        if self.is_slot_wanted is None or time.monotonic() < self.demand_due_at:
+            return False
+        hops = []
+        for session in (self.source, self.destination):
+            with answering_within(session.connection, LOOKUP_SECONDS):
+                hops += find_undriven_hops(session, self.hop)
+        self.demand_due_at = time.monotonic() + (REPEATED_DEMAND_SECONDS if hops else DEMAND_SECONDS)
+        return self.is_slot_wanted(hops)
 
     def _ask_source(self, query: str) -> object:
         """One value from the source, in a short transaction of its own: a lookup, which a frozen server does not hold up for long."""

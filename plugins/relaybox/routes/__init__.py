@@ -62,7 +62,7 @@ reads the outbox of `airline`, `flights/2` reads the log that `flights/1` filled
 | `batch_rows` | 1000000 | 1 to 10000000: messages of one batch, at most |
 | `slice_rows` | 100000 | 1 to `batch_rows` (also by default): messages that one task copies; a batch has at most 10000 slices |
 | `slice_timeout_seconds` | 900 | 1 to 86400: the time limit of one attempt at a slice |
-| `linger_seconds` | 0 | 0 to 3600: how long an empty hop waits for more messages before the transfer ends |
+| `linger_seconds` | 0 | 0 to 3600: how long an empty hop waits for more before the transfer ends; in Airflow at most 3 s, Spark 5 s |
 | `spark_from_rows` | 50000 | 1 to 1000000000: with `runner: auto`, from this many messages on Spark moves or compares them |
 | `run_timeout_seconds` | 21600 | 60 to 604800: Airflow ends an attempt of a transfer, a verification or a detach after this time |
 | `target_lag_seconds` | 600 | 1 to 604800: an alert fires when a message of the hop waits longer |

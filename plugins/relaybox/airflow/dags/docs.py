@@ -8,6 +8,7 @@ from relaybox.airflow.dags.factory import LOOK_CRON
 from relaybox.airflow.forms import asks_for_approval
 from relaybox.airflow.links import hop_page
 from relaybox.airflow.naming import WATCH_DAG_ID
+from relaybox.airflow.slot_use import idle_seconds
 from relaybox.routes import Hop, Route, Routes, Store, Watch
 
 _BUTTONS = """\
@@ -72,8 +73,8 @@ def _mover(hop: Hop) -> str:
 
 
 def _lingering(hop: Hop) -> str:
-    seconds = hop.limits.linger_seconds
-    return f" and none arrived for {seconds} s" if seconds else ""
+    seconds = idle_seconds(hop)
+    return f" and none arrived for {seconds:g} s, or another hop needs the slot" if seconds else ""
 
 
 def confirm_doc(route: Route, hop: Hop) -> str:
@@ -214,7 +215,7 @@ airflow backfill create --dag-id relaybox_replay__{route.name} --from-date 2026-
 ### When it fails
 
 The message says which field is wrong, or that the replay was cancelled. Without a consumer of the
-second cursor the task waits, for one day at most. To cancel:
+second cursor the task is *deferred*, for one day at most, and holds no slot. To cancel:
 `relaybox replay <subscription>.replay --cancel --reason ...`. Cancelling a backfill cancels the
 days that have not begun.
 

@@ -14,7 +14,7 @@ LOOK_CRON = "*/5 * * * *"
 """The schedule of the watch DAG."""
 
 SHORT_TASK: dict[str, Any] = {"priority_weight": 10, "weight_rule": "absolute"}
-"""Options of short tasks: in a full pool they go before transfers, which may linger for minutes."""
+"""Options of short tasks: in a full pool they go before transfers, which hold a slot while messages flow."""
 
 
 def build_hop_dags(routes: Routes, dag_id: Callable[[Hop], str], build: Callable[[Route, Hop], DAG]) -> dict[str, DAG]:

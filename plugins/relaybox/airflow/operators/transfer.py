@@ -16,6 +16,7 @@ from relaybox.airflow.links import BatchesLink, SparkApplicationLink
 from relaybox.airflow.naming import RUN_NAME_TEMPLATE, run_name
 from relaybox.airflow.operators.driver import SparkDriverOperator
 from relaybox.airflow.service_file import service_file
+from relaybox.airflow.slot_use import APPLICATION_IDLE_SECONDS, SlotDemand, idle_seconds
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.airflow.transfer_params import with_params
 from relaybox.errors import RelayboxError
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 LINGER_AT_MOST_SECONDS = 600.0
 """A lingering transfer ends after this time, even if messages still arrive; as in a Spark application."""
 
-_LINGER_ARGUMENTS = ("--linger-seconds", "{{ params.linger_seconds }}")
+_LINGER_ARGUMENTS = ("--linger-seconds", f"{{{{ [params.linger_seconds, {APPLICATION_IDLE_SECONDS:g}] | min }}}}")
 
 
 class HopTransferOperator(SparkDriverOperator):
@@ -41,7 +42,7 @@ class HopTransferOperator(SparkDriverOperator):
 
     The check costs milliseconds; a Spark application without work costs ten seconds. Threads of the task
     move small backlogs, Spark moves large ones: `runner` and `limits.spark_from_rows` of the route decide.
-    The protocol is the same.
+    The protocol is the same. The task holds its slot without a message for a few seconds only: see slot_use.
     Safe to run, kill, clear or run twice at any time: the protocol does not depend on Airflow.
     """
 
@@ -103,14 +104,14 @@ class HopTransferOperator(SparkDriverOperator):
         emit("runner_chosen", hop=self.hop.name, runner=runner, waiting=waiting_count)
         if runner == "threads":
             try:
-                self._run_threads(context, linger_seconds=self.hop.limits.linger_seconds)
+                self._run_threads(context, linger_seconds=idle_seconds(self.hop))
             except BatchTooLarge as left:
                 emit("runner_chosen", hop=self.hop.name, runner="spark", reason=left)
             else:
                 return
         if server := self.server:
             with self.connect(server) as session:
-                self._run(context, SparkRunner(session), linger_seconds=self.hop.limits.linger_seconds)
+                self._run(context, SparkRunner(session), linger_seconds=idle_seconds(self.hop))
         else:
             self.run_driver()
 
@@ -131,6 +132,7 @@ class HopTransferOperator(SparkDriverOperator):
             recorded_by=run_name(context["ti"]),
             linger_seconds=linger_seconds,
             linger_at_most_seconds=LINGER_AT_MOST_SECONDS,
+            is_slot_wanted=SlotDemand(self.hop, context["ti"]).is_slot_wanted,
         )
 
     def _announce(self, context: Context, state: HopState) -> dict[str, int]:
