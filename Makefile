@@ -103,6 +103,12 @@ test-clocks: $(INSTALLED) $(TEST_NEEDS) $(SPARK_CLASSES) ## Run the tests at oth
 	@locale -a | grep -qix 'de_DE.utf-\?8' || { echo 'No locale de_DE.UTF-8. Run: localedef -i de_DE -f UTF-8 de_DE.UTF-8' >&2; exit 2; }
 	$(BIN)/python -m tests.support.clocks --third "$(SYSTEMS)" --third "$(CRASHES)" $(ARGS)
 
+SIZE := 200,50
+
+.PHONY: test-slots
+test-slots: $(INSTALLED) ## Start new work beside 200 hops that linger and 50 open replays, with four slots (SIZE=200,50)
+	RELAYBOX_SLOTS_SIZE=$(SIZE) $(BIN)/pytest -s tests/airflow/test_slots.py $(ARGS)
+
 .PHONY: test-airflow-actions
 test-airflow-actions: $(INSTALLED) ## Do everything to a transfer that Airflow can, in every state (ARGS="-k clear")
 	$(BIN)/pytest tests/airflow/actions.py $(ARGS)

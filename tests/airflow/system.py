@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -137,17 +137,36 @@ class System:
 
     def kill_scheduler(self) -> None:
         """SIGKILLs the scheduler and starts another one, as a supervisor of services does."""
-        schedulers = [pid for pid in descendants(os.getpid()) if is_scheduler(_read(pid, "cmdline"))]
+        environment = self._kill("scheduler")
+        self._start("scheduler", environment)
+
+    def kill_triggerer(self) -> Callable[[], None]:
+        """SIGKILLs the triggerer and its runner; what is returned starts another one."""
+        environment = self._kill("triggerer")
+        return lambda: self._start("triggerer", environment)
+
+    def _kill(self, component: str) -> dict[str, str]:
+        """Returns the environment that the component had."""
+        found = [pid for pid in descendants(os.getpid()) if is_component(_read(pid, "cmdline"), component)]
         # others are forks of it, or what an earlier one left behind to end its tasks
-        scheduler = max((pid for pid in schedulers if parent(pid) not in schedulers), key=_started)
-        environment = dict(os.fsdecode(entry).split("=", 1) for entry in _read(scheduler, "environ").rstrip(b"\0").split(b"\0"))
-        self.schedulers.callback(_kill_workers, descendants(scheduler))
-        os.kill(scheduler, signal.SIGKILL)
+        killed = max((pid for pid in found if parent(pid) not in found), key=_started)
+        environment = dict(os.fsdecode(entry).split("=", 1) for entry in _read(killed, "environ").rstrip(b"\0").split(b"\0"))
+        children = descendants(killed)
+        os.kill(killed, signal.SIGKILL)
+        if component == "scheduler":
+            self.schedulers.callback(_kill_workers, children)
+            return environment
+        for pid in children:
+            with suppress(ProcessLookupError):  # it ends by itself when its parent is gone
+                os.kill(pid, signal.SIGKILL)
+        return environment
+
+    def _start(self, component: str, environment: Mapping[str, str]) -> None:
         airflow = Path(sys.executable).with_name("airflow")
         guard = spawn(
-            [sys.executable, "-m", "relaybox.local.guard", airflow, "scheduler"],
+            [sys.executable, "-m", "relaybox.local.guard", airflow, component],
             env=environment,
-            log=self.airflow.home / "second-scheduler.log",
+            log=self.airflow.home / f"second-{component}.log",
             cwd=self.airflow.home,
             death_signal=signal.SIGTERM,
         )
@@ -372,10 +391,10 @@ def _runs_spark_submit(command_line: bytes) -> bool:
     return program.endswith(b"java") and b"org.apache.spark.deploy.SparkSubmit" in arguments and launcher not in arguments
 
 
-def is_scheduler(command_line: bytes) -> bool:
-    """Whether a process is `airflow scheduler`, or a fork of it that has not changed its title."""
+def is_component(command_line: bytes, component: str) -> bool:
+    """Whether a process is `airflow scheduler` or another component, or a fork of it that has not changed its title."""
     arguments = command_line.rstrip(b"\0").split(b"\0")
-    return arguments[-1] == b"scheduler" and arguments[-2:-1] != [] and arguments[-2].endswith(b"airflow")
+    return arguments[-1] == component.encode() and arguments[-2:-1] != [] and arguments[-2].endswith(b"airflow")
 
 
 def parent(pid: int) -> int:

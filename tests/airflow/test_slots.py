@@ -1,0 +1,227 @@
+"""A real scheduler with four slots: hops that linger and replays that are read hold none, so new work starts at once.
+
+RELAYBOX_SLOTS_SIZE=200,50 (hops, replays) makes it the size of a large deployment: make test-slots.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from relaybox.consumer import Consumer
+from relaybox.local.clusters import Cluster
+from tests.airflow.system import ARRIVE_SECONDS, System, running_system
+from tests.support.patience import patience
+from tests.support.services import add_route
+from tests.support.world import World, wait_until
+
+HOPS, REPLAYS = (int(number) for number in os.environ.get("RELAYBOX_SLOTS_SIZE", "5,4").split(","))
+SLOTS = 4
+START_SECONDS = 5.0
+STORE = "hub"
+ROUTE = {
+    "runner": "threads",
+    "limits": {"linger_seconds": 3600},
+    "retries": {"attempts": 6, "delay_seconds": 1, "backoff": 1.0, "max_delay_seconds": 1},
+}
+SETTINGS = {
+    "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "300",
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",
+}
+"""A busy machine reads a DAG file slowly, and has better things to do than to read it again."""
+
+WATCHES = (
+    "select count(*) from pg_stat_activity where application_name = 'relaybox replay watch' and datname = current_database()"
+)
+
+
+def topic(number: int) -> str:
+    return f"r{number}"
+
+
+def prepare(world: World) -> None:
+    """Routes of one hop that linger for an hour, if nobody stops them; a subscription of each that has read three messages."""
+    for number in range(1, HOPS + 1):
+        add_route(world.path, topic(number), topics=[topic(number)], path=["airline", STORE], **ROUTE)
+    world.initialise()
+    for number in range(1, HOPS + 1):
+        world.send("a", "b", "c", topic=topic(number))
+        world.transfer(world.routes.hop(f"{topic(number)}/1"))
+    for number in range(1, REPLAYS + 1):
+        world.query(STORE, "select relaybox.subscribe(%s, %s, start => 'earliest')", f"s{number}", topic(number))
+        with Consumer(STORE, f"s{number}", until_empty=True) as consumer:
+            consumer.run(lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def system(clusters: Mapping[str, Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    directory = tmp_path_factory.mktemp("slots")
+    with running_system(clusters, directory, route=ROUTE, pauses=(), prepare=prepare, environment=SETTINGS) as system:
+        wait_until(
+            lambda: system.client.get("dags", limit=1, tags="relaybox")["total_entries"] >= 5 * HOPS + 7,
+            "Airflow has all DAGs",
+            deadline_seconds=ARRIVE_SECONDS,
+            poll_seconds=0.5,
+            progress=lambda: system.client.get("dags", limit=1, tags="relaybox")["total_entries"],
+        )
+        start_seconds(system, "flights")  # the first task of a worker imports everything
+        wait_until_slots_are_free(system)
+        yield system
+
+
+def start_seconds(system: System, of: str) -> float:
+    """Sends a message; the seconds from its commit until a task of the hop began. If a task took it that ran already: until it arrived."""
+    dag_id, arrived = f"relaybox_transfer__{of}_1", "select published_position from relaybox_internal.hop_in where hop = %s"
+    before, sent_at = system.world.value(STORE, arrived, f"{of}/1"), time.time()
+    system.world.send("new", topic=of)
+    started: list[float] = []
+
+    def has_started() -> bool:
+        tasks = system.client.get(f"dags/{dag_id}/dagRuns/~/taskInstances", limit=5, order_by="-start_date")["task_instances"]
+        starts = [datetime.fromisoformat(task["start_date"]).timestamp() for task in tasks if task["start_date"]]
+        started[:] = [start for start in starts if start > sent_at]
+        if not started and system.world.value(STORE, arrived, f"{of}/1") > before:
+            started.append(time.time())
+        return bool(started)
+
+    wait_until(has_started, f"a task of {of} starts", deadline_seconds=ARRIVE_SECONDS, poll_seconds=0.1)
+    return min(started) - sent_at
+
+
+def measured(*seconds: float) -> float:
+    """The longest; printed, for the decision that names it."""
+    print(f"started after {', '.join(f'{each:.2f}' for each in seconds)} s")
+    return max(seconds)
+
+
+def tasks_in(system: System, state: str, dag_id: str = "~") -> list[dict[str, Any]]:
+    return list(system.client.get(f"dags/{dag_id}/dagRuns/~/taskInstances", limit=100, state=state)["task_instances"])
+
+
+def wait_until_slots_are_free(system: System) -> None:
+    wait_until(
+        lambda: not any(tasks_in(system, state) for state in ("running", "queued", "scheduled")),
+        "no task has or wants a slot",
+        deadline_seconds=ARRIVE_SECONDS,
+        poll_seconds=0.3,
+    )
+
+
+@contextmanager
+def flowing(world: World, topics: list[str]) -> Iterator[None]:
+    """A message of each topic every half second: no hop of them is ever idle."""
+    ended = threading.Event()
+
+    def produce() -> None:
+        with world.session(autocommit=True) as session, session.cursor() as cursor:
+            while not ended.wait(0.5):
+                cursor.execute(
+                    "insert into relaybox.outbox (topic, sender, payload) select t, 'flow', 'f' from unnest(%s) t", (topics,)
+                )
+
+    thread = threading.Thread(target=produce, name="flow")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_hops_that_linger_hold_no_slot(system: System) -> None:
+    """All have moved messages and would wait for more for an hour. New work starts within five seconds."""
+    for number in range(1, HOPS + 1):
+        system.world.send("d", topic=topic(number))
+    moved = "select count(*) from relaybox_internal.hop_in where starts_with(hop, 'r') and published_position >= 4"
+    wait_until(
+        lambda: system.world.value(STORE, moved) == HOPS,
+        "all hops have moved",
+        deadline_seconds=ARRIVE_SECONDS,
+        poll_seconds=0.3,
+        progress=lambda: system.world.value(STORE, moved),
+    )
+    wait_until_slots_are_free(system)
+    assert measured(start_seconds(system, "flights")) <= patience(START_SECONDS)
+
+
+def test_hops_whose_messages_flow_give_a_slot_to_one_that_waits(system: System) -> None:
+    """Every slot has a driver that is never idle. The driver that leaves comes back when it has its turn: nothing is lost."""
+    busy = [topic(number) for number in range(1, SLOTS + 1)]
+    with flowing(system.world, busy):
+        wait_until(
+            lambda: {task["dag_id"] for task in tasks_in(system, "running")} == {f"relaybox_transfer__{name}_1" for name in busy},
+            "every slot has a driver",
+            deadline_seconds=ARRIVE_SECONDS,
+            poll_seconds=0.2,
+        )
+        seconds = [start_seconds(system, of) for of in ("flights", topic(HOPS))]
+    assert measured(*seconds) <= patience(START_SECONDS)
+    for name in busy:
+        sent = system.world.value("airline", "select count(*) from relaybox.outbox where topic = %s", name)
+        arrived = "select published_position from relaybox_internal.hop_in where hop = %s"
+        wait_until(
+            lambda: system.world.value(STORE, arrived, f"{name}/1") == sent,  # noqa: B023
+            f"all of {name} arrived",
+            deadline_seconds=ARRIVE_SECONDS,
+        )
+
+
+def test_replays_wait_in_the_triggerer_whatever_becomes_of_it(system: System) -> None:
+    """Nobody reads the second cursors yet. One session looks for all; clear, marks and a kill of the triggerer leave the others waiting."""
+    runs = {
+        number: system.client.trigger_dag(
+            f"relaybox_replay__{topic(number)}",
+            {"store": STORE, "subscription": f"s{number}", "start": "1", "through": "3", "reason": "a test"},
+        )
+        for number in range(1, REPLAYS + 1)
+    }
+    wait_until_deferred(system, REPLAYS)
+    wait_until_slots_are_free(system)
+    assert system.world.value(STORE, WATCHES) == 1
+    assert measured(start_seconds(system, "flights")) <= patience(START_SECONDS)
+
+    _mark(system, 1, runs[1], "success")
+    _mark(system, 2, runs[2], "failed")
+    _clear(system, 3, runs[3])
+    wait_until_deferred(system, REPLAYS - 2)
+    start_triggerer = system.kill_triggerer()
+    wait_until(lambda: system.world.value(STORE, WATCHES) == 0, "the session of the triggerer ended")
+    with ExitStack() as reading:
+        for number in range(1, REPLAYS + 1):
+            reading.enter_context(Consumer(STORE, f"s{number}.replay", until_empty=True)).run(lambda *_: None)
+    assert len(tasks_in(system, "deferred")) == REPLAYS - 2
+    start_triggerer()
+    ended = {1: "success", 2: "failed", **dict.fromkeys(range(3, REPLAYS + 1), "success")}
+    for number, run in runs.items():
+        dag_id = f"relaybox_replay__{topic(number)}"
+        state = system.client.wait_for_run(dag_id, run, deadline_seconds=patience(ARRIVE_SECONDS))
+        assert state == ended[number], system.account_of(dag_id, run)
+    wait_until(lambda: system.world.value(STORE, WATCHES) == 0, "nobody watches replays any more")
+
+
+def wait_until_deferred(system: System, count: int) -> None:
+    wait_until(
+        lambda: len(tasks_in(system, "deferred")) == count,
+        f"{count} replays wait in the triggerer",
+        deadline_seconds=ARRIVE_SECONDS,
+        poll_seconds=0.3,
+        progress=lambda: len(tasks_in(system, "deferred")),
+    )
+
+
+def _mark(system: System, number: int, run: str, state: str) -> None:
+    path = f"dags/relaybox_replay__{topic(number)}/dagRuns/{quote(run, safe='')}/taskInstances/replay"
+    system.client.patch(path, {"new_state": state})
+
+
+def _clear(system: System, number: int, run: str) -> None:
+    body = {"dry_run": False, "only_failed": False, "dag_run_id": run, "task_ids": ["replay"]}
+    system.client.post(f"dags/relaybox_replay__{topic(number)}/clearTaskInstances", body)
