@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -28,6 +29,7 @@ from relaybox.airflow.dags.retention import build_retention_dag
 from relaybox.airflow.dags.verify import build_verify_dag
 from relaybox.airflow.dags.watch import build_watch_dag
 from relaybox.airflow.links import SparkApplicationLink
+from relaybox.airflow.operators.driver import SparkDriverOperator
 from relaybox.airflow.operators.settle import HopSettleOperator
 from relaybox.airflow.operators.transfer import HopTransferOperator
 from relaybox.airflow.retry_policy import DriverExitPolicy
@@ -36,6 +38,7 @@ from relaybox.hops.runners import BatchTooLarge, ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import find_free_port
 from relaybox.routes import Hop
+from relaybox.spark.driver_options import driver_java_options
 from relaybox.stores.schema import open_store
 from relaybox.verification.results import write_verification
 from relaybox.verification.route_verification import verify_route
@@ -179,6 +182,72 @@ def test_work_starts_the_spark_application(connected: World, spark_submit: Spark
     assert arguments[arguments.index("--deploy-mode") + 1] == "client"
     (option,) = [argument for argument in arguments if argument.startswith("spark.driver.extraJavaOptions=")]
     assert Path(option.rpartition("file://")[2]).is_file()
+
+
+def test_a_route_says_where_and_how_spark_works(
+    connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own connection, settings and queue, for transfer and verification. Options of the driver's JVM are added to ours."""
+    monkeypatch.setenv("AIRFLOW_CONN_BIG", json.dumps({"conn_type": "spark", "host": "yarn", "extra": {"queue": "default"}}))
+    conf = {"spark.executor.memory": "2g", "spark.driver.extraJavaOptions": "-Dmine=1", "spark.ui.enabled": "true"}
+    connected.change_route(runner="spark", spark={"conn_id": "big", "queue": "etl", "conf": conf})
+    connected.send("one")
+    transfer(connected, connected.first_hop)
+    assert_submitted(spark_submit, master="yarn", queue="etl")
+    write_verification(verify_route(connected.route), spark_submit.notes / "result")
+    execute(verification_task(connected), try_number=1, route="flights")
+    assert_submitted(spark_submit, master="yarn", queue="etl")
+
+
+def assert_submitted(spark_submit: SparkSubmit, *, master: str, queue: str) -> None:
+    arguments = spark_submit.arguments
+    assert {name: arguments[arguments.index(name) + 1] for name in ("--master", "--queue", "--deploy-mode")} == {
+        "--master": master,
+        "--queue": queue,
+        "--deploy-mode": "client",
+    }
+    settings = dict(arguments[place + 1].split("=", 1) for place, argument in enumerate(arguments) if argument == "--conf")
+    assert settings["spark.executor.memory"] == "2g"
+    assert settings["spark.ui.enabled"] == "true"
+    assert settings["spark.driver.extraJavaOptions"] == f"{driver_java_options()} -Dmine=1"
+
+
+def test_a_driver_in_the_cluster_gets_the_routes_as_a_file(
+    connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark brings it into the working directory of the driver, where the directory of this task is not."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "yarn"}))
+    connected.change_route(runner="spark", spark={"deploy_mode": "cluster"})
+    connected.send("one")
+    transfer(connected, connected.first_hop)
+    arguments = spark_submit.arguments
+    assert arguments[arguments.index("--deploy-mode") + 1] == "cluster"
+    assert Path(arguments[arguments.index("--files") + 1]).name == "relaybox.yaml"
+    assert arguments[-2:] == ["--config", "relaybox.yaml"]
+    with pytest.raises(AirflowFailException, match=r"route flights: spark\.deploy_mode is cluster, where a verification can't"):
+        execute(verification_task(connected), try_number=1, route="flights")
+
+
+@pytest.mark.parametrize("host", ["spark://master:7077", "local[2]"])
+def test_a_master_that_runs_no_python_driver_is_refused(
+    connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """Spark refuses Python in cluster mode there, half a minute later and in its log only."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": host}))
+    connected.change_route(runner="spark", spark={"deploy_mode": "cluster"})
+    connected.send("one")
+    with pytest.raises(AirflowFailException, match=r"spark\.deploy_mode is cluster, but connection spark_default leads to"):
+        transfer(connected, connected.first_hop)
+    assert not spark_submit.was_called
+
+
+def test_no_operator_uses_private_names_of_the_spark_provider() -> None:
+    """Hooks are used, not inherited from: the provider may change what is private within the range of pyproject.toml."""
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    assert not issubclass(SparkDriverOperator, SparkSubmitOperator)
+    source = (REPOSITORY / "plugins/relaybox/airflow/operators/driver.py").read_text(encoding="utf-8")
+    assert re.findall(r"(?:hook|Hook\([^)]*\)|super\(\))\._[a-z]\w+", source) == []
 
 
 @pytest.fixture

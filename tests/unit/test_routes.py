@@ -8,10 +8,11 @@ import pytest
 import yaml
 
 from relaybox.errors import ConfigurationError
-from relaybox.routes import Limits, Retention, Retries, Routes, Store, Watch, load_routes
+from relaybox.routes import Limits, Retention, Retries, Routes, Spark, Store, Watch, load_routes
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "relaybox.yaml"
-KNOWN = "Known: integrity, limits, message_id_window, order, owner, path, policy, processed_by, retention, retries, runner, stream, and 2 more"
+KNOWN = "Known: integrity, limits, message_id_window, order, owner, path, policy, processed_by, retention, retries, runner, spark, and 3 more"
+SECRETS_BELONG = "no secret in this file: set it in spark-defaults.conf where Spark starts, or on the Spark Connect server"
 SMALLEST = """\
 stores:
   airline: {}
@@ -65,6 +66,7 @@ def test_smallest_file_gets_every_default(tmp_path: Path) -> None:
         fragments=1_000_000,
     )
     assert route.retries == Retries(attempts=5, delay_seconds=10, backoff=2.0, max_delay_seconds=300)
+    assert route.spark == Spark(conn_id="spark_default", conf={}, deploy_mode="client", queue=None)
     assert routes.path == tmp_path / "relaybox.yaml"
 
 
@@ -106,6 +108,8 @@ def test_written_values_replace_defaults(tmp_path: Path) -> None:
                run_timeout_seconds: 60, target_lag_seconds: 2,
                holdback_rows: 1, fragments: 100}
             retries: {attempts: 2, delay_seconds: 4, backoff: 3, max_delay_seconds: 8}
+            spark:
+              {conn_id: big, conf: {spark.executor.memory: 2g, spark.hadoop.fs.a/b: ""}, deploy_mode: cluster, queue: root.etl}
         """,
     )
     hop = routes.hop("r/1")
@@ -125,6 +129,7 @@ def test_written_values_replace_defaults(tmp_path: Path) -> None:
         fragments=100,
     )
     assert hop.retries == Retries(attempts=2, delay_seconds=4, backoff=3.0, max_delay_seconds=8)
+    assert hop.spark == Spark("big", {"spark.executor.memory": "2g", "spark.hadoop.fs.a/b": ""}, "cluster", "root.etl")
 
 
 def test_defaults_follow_the_value_they_are_bound_to(tmp_path: Path) -> None:
@@ -146,7 +151,7 @@ def test_empty_route_is_told_what_it_needs(tmp_path: Path) -> None:
         "9: routes.next.topics: missing; expected a list of one or more topics",
         (
             "10: routes.last: got 5; expected a section with the keys topics, path, topics_by_subscription, policy, processed_by, integrity, runner, owner, order, "
-            "stream, message_id_window, limits, retries, retention"
+            "stream, message_id_window, limits, retries, retention, spark"
         ),
     ]
 
@@ -264,13 +269,43 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     }
     assert document["routes"]["flights"].keys() == {
         "topics", "path", "topics_by_subscription", "policy", "processed_by", "integrity", "runner", "owner", "order", "stream", "message_id_window", "limits", "retries",
-        "retention",
+        "retention", "spark",
     }  # fmt: skip
     assert document["stores"]["airline"]["watch"].keys() == Watch.__dataclass_fields__.keys()
     assert document["stores"]["airline"]["retention"].keys() == Retention.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["retention"].keys() == Retention.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["limits"].keys() == Limits.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["retries"].keys() == Retries.__dataclass_fields__.keys()
+    assert document["routes"]["flights"]["spark"].keys() == Spark.__dataclass_fields__.keys()
+
+
+def test_routes_that_detach_in_one_store_use_one_spark(tmp_path: Path) -> None:
+    """One task detaches the logs of both. A route that detaches elsewhere, or nothing, has its own."""
+    detach = "retention: {stopped_consumer: detach, replay_window_seconds: 0, detach_to: /files}"
+    text = """\
+        stores: {a: , b: , c: }
+        routes:
+          one: {topics: [x], path: [a, b], spark: {conn_id: big}, DETACH}
+          two: {topics: [x], path: [a, b], spark: {conn_id: SECOND}, DETACH}
+          three: {topics: [x], path: [a, b], spark: {conn_id: third}}
+          four: {topics: [x], path: [a, c], spark: {conn_id: fourth}, DETACH}
+        """.replace("DETACH", detach)
+    routes = load(tmp_path, text.replace("SECOND", "big"))
+    assert [routes.detaching_spark(routes.store(store)).conn_id for store in "abc"] == ["spark_default", "big", "fourth"]
+    assert problems(tmp_path, text.replace("SECOND", "other")) == [
+        "4: routes.two.spark: differs from that of route one; expected the same: one task detaches the logs of both in store b"
+    ]
+
+
+def test_a_reference_to_a_secret_is_no_secret(tmp_path: Path) -> None:
+    """Kubernetes and Spark take the name of a file or of a secret."""
+    conf = {
+        "spark.kubernetes.driver.secretKeyRef.PGPASSWORD": "relaybox:password",
+        "spark.kubernetes.driver.secrets.relaybox": "/etc/relaybox",
+        "spark.authenticate.secret.file": "/etc/spark/secret",
+        "spark.hadoop.fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider",
+    }
+    assert load(tmp_path, section(f"spark: {{conf: {conf}}}")).route("flights").spark.conf == conf
 
 
 def test_a_pause_is_as_the_file_says(tmp_path: Path) -> None:
@@ -472,6 +507,45 @@ routes:
         (
             "retention: {stopped_consumer: alrm}",
             'retention.stopped_consumer: got "alrm"; expected keep, alarm or detach. Did you mean alarm? Known: alarm, detach, keep',
+        ),
+        ("spark: 1", "spark: got 1; expected a section with the keys conn_id, conf, deploy_mode, queue"),
+        (
+            "spark: {conn_id: a b}",
+            'spark.conn_id: got "a b"; expected an Airflow connection id of 1 to 63 of A-Z a-z 0-9 _ . -, the first a letter or a digit',
+        ),
+        (
+            "spark: {deploy_mode: custer}",
+            'spark.deploy_mode: got "custer"; expected client or cluster. Did you mean cluster? Known: client, cluster',
+        ),
+        ("spark: {queue: a b}", 'spark.queue: got "a b"; expected a queue of YARN, 1 to 200 of A-Z a-z 0-9 _ . -'),
+        ("spark: {master: x}", "spark.master: unknown key. Known: conf, conn_id, deploy_mode, queue"),
+        (
+            "spark: {conf: [a]}",
+            'spark.conf: got a list of 1; expected a section of Spark settings, such as spark.executor.memory: "2g"',
+        ),
+        (
+            "spark: {conf: {spark.cores.max: 4}}",
+            'spark.conf."spark.cores.max": got 4; expected a text of at most 4000 characters in one line, in quotes, such as "4" or "true"',
+        ),
+        (
+            "spark: {conf: {executor.memory: 2g}}",
+            'spark.conf."executor.memory": got "executor.memory"; expected the name of a Spark setting, such as spark.executor.memory',
+        ),
+        (
+            "spark: {conf: {spark.master: local}}",
+            'spark.conf."spark.master": got "spark.master"; expected the key conn_id: the connection leads to the master',
+        ),
+        (
+            "spark: {conf: {spark.authenticate.secret: s3cret}}",
+            f'spark.conf."spark.authenticate.secret": got "spark.authenticate.secret"; expected {SECRETS_BELONG}',
+        ),
+        (
+            "spark: {conf: {spark.hadoop.fs.s3a.access.key: AKIA}}",
+            f'spark.conf."spark.hadoop.fs.s3a.access.key": got "spark.hadoop.fs.s3a.access.key"; expected {SECRETS_BELONG}',
+        ),
+        (
+            'spark: {conf: {spark.url: "jdbc://me:s3cret@hub"}}',
+            f'spark.conf."spark.url": got a text like a connection string (not shown); expected {SECRETS_BELONG}',
         ),
         ("lane: x", f"lane: unknown key. {KNOWN}"),
         ("<<: {}", f'"<<": unknown key. {KNOWN}'),

@@ -91,6 +91,17 @@ reads the outbox of `airline`, `flights/2` reads the log that `flights/1` filled
 only stopped subscriptions need them, into Parquet files. `relaybox attach` brings them back. An
 outbox is never detached: a hop that stops has an alert.
 
+**`routes.<route>.spark`**, for the tasks of the route that use Spark
+
+| key | default | rule |
+|---|---|---|
+| `conn_id` | `spark_default` | the Airflow connection, of type Spark or Spark Connect |
+| `conf` | | settings of Spark: `spark.executor.memory: "2g"`; values are texts; secrets are refused |
+| `deploy_mode` | `client` | `client`, or `cluster` on YARN or Kubernetes; for connections of type Spark |
+| `queue` | that of the connection | the queue of YARN; for connections of type Spark |
+
+One task detaches the logs of a store. So the routes that let it detach there have the same `spark`.
+
 **Local hops.** Only the first store of a path may be in it twice: `[hub, hub]`,
 `[hub, hub, analytics]`. The first hop then moves messages from the outbox of `hub` into a log of
 `hub`, for consumers beside the producers.
@@ -115,7 +126,7 @@ A `total` route has one sequencer, its first log. So no other route may have one
 Names of stores, routes and streams are a small letter and up to 29 more of `a-z 0-9 _ -`. Topics
 are 1 to 48 of `a-z 0-9 _ . -`. Services and connections are 1 to 63 of `A-Z a-z 0-9 _ . -`, the
 first a letter or a digit. Durations are whole seconds. An empty store, `limits`, `retries`,
-`retention` or `watch` has all its defaults.
+`retention`, `spark` or `watch` has all its defaults.
 
 The file is YAML in UTF-8: at most 1 MiB, 16 levels, and 50,000 keys and values, where each alias
 counts as a copy. Unknown keys, repeated keys and tags are refused; `<<` is a key like any other.
@@ -123,6 +134,6 @@ Two routes may share stores, hops and topics, because each hop has its own log. 
 """
 
 from relaybox.routes.loading import load_routes, parse_routes
-from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, Store, Watch
+from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, Spark, Store, Watch
 
-__all__ = ["Hop", "Limits", "Retention", "Retries", "Route", "Routes", "Store", "Watch", "load_routes", "parse_routes"]
+__all__ = ["Hop", "Limits", "Retention", "Retries", "Route", "Routes", "Spark", "Store", "Watch", "load_routes", "parse_routes"]

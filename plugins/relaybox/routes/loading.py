@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from relaybox.routes.file import parse_route_file, read_text
-from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, RouteSettings, Store, Watch
+from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, RouteSettings, Spark, Store, Watch
 from relaybox.routes.rules import FileRules, RetentionRules, RouteRules, StoreRules, WatchRules, check_rules
 
 
@@ -87,6 +87,7 @@ def _settings(name: str, rules: RouteRules) -> RouteSettings:
         message_id_window=rules.message_id_window,
         limits=_limits(rules),
         retries=_retries(rules),
+        spark=Spark(rules.spark.conn_id, dict(rules.spark.conf), rules.spark.deploy_mode, rules.spark.queue),
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from relaybox.errors import ConfigurationError
 from relaybox.routes.problems import show, suggest
 from relaybox.routes.rules import DETACH_AFTER_SECONDS
+from relaybox.routes.spark_rules import SPARK_CONN_ID
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,23 @@ class Retries:
 
 
 @dataclass(frozen=True)
+class Spark:
+    """Where and how Spark works for a route.
+
+    Attributes:
+        conn_id: the Airflow connection, of type spark or spark_connect.
+        conf: settings of Spark by name; no secret.
+        deploy_mode: client, or cluster; for spark-submit.
+        queue: of YARN, for spark-submit; None: that of the connection.
+    """
+
+    conn_id: str = SPARK_CONN_ID
+    conf: Mapping[str, str] = field(default_factory=dict, hash=False)
+    deploy_mode: str = "client"
+    queue: str | None = None
+
+
+@dataclass(frozen=True)
 class RouteSettings:
     """What a route says about moving its messages. Each of its hops has the same settings.
 
@@ -109,6 +127,7 @@ class RouteSettings:
     message_id_window: int
     limits: Limits
     retries: Retries
+    spark: Spark
 
 
 @dataclass(frozen=True)
@@ -161,6 +180,11 @@ class Routes:
     def hops(self) -> tuple[Hop, ...]:
         """Every hop, in the order of the file and along each path."""
         return tuple(hop for route in self.routes.values() for hop in route.hops)
+
+    def detaching_spark(self, store: Store) -> Spark:
+        """Where Spark detaches logs of a store: as for the routes that let it; the rules of the file make them agree."""
+        detached = (hop for hop in self.hops if hop.destination == store and hop.log_retention.stopped_consumer == "detach")
+        return next((hop.spark for hop in detached), Spark())
 
     @property
     def used_stores(self) -> tuple[Store, ...]:

@@ -5,7 +5,7 @@ values as they were read, so that a problem in one place hides none in another.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 from pydantic import (
@@ -23,6 +23,13 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from relaybox.errors import ConfigurationError
 from relaybox.routes.file import SMALLEST_FILE, RouteFile
 from relaybox.routes.problems import Location, Problem, report, show, show_name, suggest
+from relaybox.routes.spark_rules import (
+    DEPLOY_MODES,
+    SPARK_CONN_ID,
+    broken_setting_name,
+    broken_setting_value,
+    spark_contradictions,
+)
 from relaybox.routes.stream_rules import FRAGMENTS, HOLDBACK_ROWS, MESSAGE_ID_WINDOW, ORDERS, stream_contradictions
 from relaybox.routes.watch_rules import watch_contradictions
 
@@ -84,6 +91,30 @@ def _section(keys: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def _settings() -> BeforeValidator:
+    """The settings of Spark, by name; a key with nothing behind it is none."""
+
+    def check(value: object) -> object:
+        if value is None:
+            return {}
+        if isinstance(value, dict):
+            return value
+        raise _broken('a section of Spark settings, such as spark.executor.memory: "2g"')
+
+    return BeforeValidator(check)
+
+
+def _by(find_broken_rule: Callable[[object], str | None]) -> PlainValidator:
+    """A text in which the function finds no broken rule."""
+
+    def check(value: object) -> str:
+        if (rule := find_broken_rule(value)) is not None:
+            raise _broken(rule)
+        return str(value)
+
+    return PlainValidator(check)
+
+
 def _one_of(words: tuple[str, ...], rule: str, text_rule: str) -> PlainValidator:
     """One of these words; the nearest of them is named."""
 
@@ -133,6 +164,10 @@ Text = Annotated[
     str, _text(rf"(?!\s)[^{_CONTROLS}]{{3,200}}(?<!\s)", "a text of 3 to 200 characters in one line, without control characters")
 ]
 StoppedConsumer = Annotated[str, _named_one_of(STOPPED_CONSUMERS)]
+DeployMode = Annotated[str, _named_one_of(DEPLOY_MODES)]
+Queue = Annotated[str, _text(r"[A-Za-z0-9_.-]{1,200}", "a queue of YARN, 1 to 200 of A-Z a-z 0-9 _ . -")]
+SettingName = Annotated[str, _by(broken_setting_name)]
+SettingValue = Annotated[str, _by(broken_setting_value)]
 
 
 class _Rules(BaseModel):
@@ -210,6 +245,13 @@ class RetriesRules(_Rules):
         return max_delay_seconds
 
 
+class SparkRules(_Rules):
+    conn_id: Connection = SPARK_CONN_ID
+    conf: Annotated[dict[SettingName, SettingValue], _settings()] = {}
+    deploy_mode: DeployMode = "client"
+    queue: Queue | None = None
+
+
 class RouteRules(_Rules):
     topics: list[Topic] = Field(min_length=1, description="a list of one or more topics")
     path: list[StoreInPath] = Field(description="a list of two or more stores")
@@ -225,6 +267,7 @@ class RouteRules(_Rules):
     limits: Annotated[LimitsRules, _section(", ".join(LimitsRules.model_fields))] = LimitsRules()
     retries: Annotated[RetriesRules, _section(", ".join(RetriesRules.model_fields))] = RetriesRules()
     retention: Annotated[RetentionRules, _section(", ".join(RetentionRules.model_fields))] = RetentionRules()
+    spark: Annotated[SparkRules, _section(", ".join(SparkRules.model_fields))] = SparkRules()
 
 
 _Store = Annotated[StoreRules, _section(", ".join(StoreRules.model_fields))]
@@ -254,11 +297,7 @@ def _problem(error: ErrorDetails) -> Problem:
 
 def _without_key_mark(location: Location) -> Location:
     """pydantic writes ("stores", "Hub", "[key]") where the key itself of a mapping is wrong."""
-    match location:
-        case (section, name, "[key]"):
-            return (section, name)
-        case _:
-            return location
+    return location[:-1] if location[-1:] == ("[key]",) else location
 
 
 def _rules_of(section: Location) -> type[_Rules]:
@@ -278,6 +317,7 @@ _SECTIONS: dict[str, type[_Rules]] = {
     "retries": RetriesRules,
     "retention": RetentionRules,
     "watch": WatchRules,
+    "spark": SparkRules,
 }
 
 
@@ -297,6 +337,7 @@ def _contradictions(document: object) -> Iterator[Problem]:
         yield from _detach_contradictions(("routes", name, "retention"), routes[name], stores)
     yield from stream_contradictions(routes)
     yield from watch_contradictions(stores, routes)
+    yield from spark_contradictions(stores, routes)
     yield from _durability_contradictions(stores)
 
 

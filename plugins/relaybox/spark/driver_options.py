@@ -1,9 +1,18 @@
-"""Options of a Spark driver's JVM, wherever it is started: by Airflow, or by the benchmark."""
+"""Settings of a Spark driver, wherever it is started: by Airflow, or by the benchmark."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+def driver_conf(conf: Mapping[str, str]) -> dict[str, str]:
+    """Settings of an application that Airflow starts: ours, then those of its route. Options of the JVM are added to ours."""
+    options = " ".join([driver_java_options(), *([conf[_JAVA_OPTIONS]] if _JAVA_OPTIONS in conf else [])])
+    return {"spark.ui.enabled": "false", **conf, _JAVA_OPTIONS: options}
 
 
 def driver_java_options() -> str:

@@ -62,6 +62,7 @@ def _retention_dag(routes: Routes) -> DAG:
                     task_id=detach_task_id(store),
                     store=store,
                     routes_text=routes.text,
+                    spark=routes.detaching_spark(store),
                     pool=store.pool,
                     retry_policy=DriverExitPolicy(),
                     execution_timeout=time_limits[store.name],

@@ -53,11 +53,12 @@ class HopTransferOperator(SparkDriverOperator):
             application="transfer.py",
             arguments=["--hop", hop.name, "--recorded-by", RUN_NAME_TEMPLATE, *_LINGER_ARGUMENTS],
             name=f"relaybox {hop.name}",
+            spark=hop.spark,
             **kwargs,
         )
         self.hop = hop
 
-    def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the base class returns nothing
+    def execute(self, context: Context) -> dict[str, int]:
         """Returns the hop's newest batch and log position, for display in XCom."""
         self.hop = with_params(self.hop, context.get("params") or {})
         with terminal_errors_fail_at_once(), service_file((self.hop.source, self.hop.destination)):

@@ -13,6 +13,7 @@ from relaybox.airflow.lineage import lineage_is_asked_for, verification_lineage
 from relaybox.airflow.operators.driver import SparkDriverOperator
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.errors import ConfigurationError
 from relaybox.log_events import emit
 from relaybox.routes import Route
 from relaybox.spark.comparison_runner import SparkComparisonRunner
@@ -39,11 +40,15 @@ class RouteVerifyOperator(SparkDriverOperator):
 
     def __init__(self, *, route: Route, **kwargs: Any) -> None:
         super().__init__(
-            application="verify.py", arguments=["--route", route.name], name=f"relaybox {route.name} verify", **kwargs
+            application="verify.py",
+            arguments=["--route", route.name],
+            name=f"relaybox {route.name} verify",
+            spark=route.spark,
+            **kwargs,
         )
         self.route = route
 
-    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the base class returns nothing
+    def execute(self, context: Context) -> dict[str, Any]:
         """Returns the row of the report. Messages in flight and messages that a stream set aside are no defect."""
         if context["params"]["route"] not in (EVERY_ROUTE, self.route.name):
             raise AirflowSkipException(f"route {self.route.name} was not chosen in the form")
@@ -70,6 +75,11 @@ class RouteVerifyOperator(SparkDriverOperator):
                 return verify_route(
                     self.route, runner=SparkComparisonRunner(session, session_name=verification_session(self.route.name))
                 )
+        if self.spark.deploy_mode == "cluster":
+            raise ConfigurationError(
+                f"route {self.route.name}: spark.deploy_mode is cluster, where a verification can't hand its result to its task.",
+                next_step="Set runner: threads, spark.deploy_mode: client, or a connection of a Spark Connect server: see docs/spark.md",
+            )
         self.run_driver("--result", str(result))
         return read_verification(result)
 
