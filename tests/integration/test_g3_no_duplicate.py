@@ -74,6 +74,23 @@ def test_g3_a_slice_copied_twice_is_in_the_log_once(world: World) -> None:
     assert world.log_positions() == list(range(1, 11))
 
 
+def test_g3_a_slice_of_an_attempt_that_was_superseded_copies_nothing(world: World) -> None:
+    """A driver that nobody can end (its machine is cut off) leaves slices; they stop when a newer driver has taken over."""
+    world.send_many(10)
+    planned, old = planned_batch(world)
+    again, new = planned_batch(world)
+    assert again.batch == planned.batch
+    with pytest.raises(
+        errors.SliceSuperseded, match=rf"attempt {old.attempt} at batch 1 copies no slice 1: attempt {new.attempt}"
+    ):
+        copy_slice(old, planned.batch.slices[0])
+    assert world.value("hub", "select count(*) from relaybox_internal.receipt") == 0
+    copy_slice(new, planned.batch.slices[0])
+    assert copy_slice(old, planned.batch.slices[0]).found == "copied"
+    publish(world, planned)
+    assert world.log_positions() == list(range(1, 11))
+
+
 def test_g3_the_same_slice_copied_by_twenty_racers_is_in_the_log_once(world: World) -> None:
     """Racing attempts at one slice end each other or find the receipt; the rows are there once."""
     world.send_many(500)

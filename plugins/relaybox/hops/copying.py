@@ -159,7 +159,14 @@ def _copy_rows(destination: StoreSession, order: SliceJob, slice_: Slice) -> int
     source = _open(order.source, order.source_service, order, slice_)
     try:
         source.call("relaybox_internal.require_plan", order.source_id, order.hop, order.batch, str(order.plan_id))
+        newest = source.value("select attempt from relaybox_internal.hop_out where hop = %s", order.hop)
         source.rollback()
+        if newest is not None and newest > order.attempt:
+            raise errors.SliceSuperseded(
+                f"hop {order.hop}: attempt {order.attempt} at batch {order.batch} copies no slice {slice_.slice}: "
+                f"attempt {newest} has taken over.",
+                next_step="Nothing is lost: the newer attempt copies what is missing.",
+            )
         # publish is the durable point; until then a lost slice is copied again
         destination.execute("set local synchronous_commit = off")
         destination.reach("slice.connected")
