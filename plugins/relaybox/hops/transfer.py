@@ -15,6 +15,7 @@ from relaybox import errors
 from relaybox.hops.confirmations import confirm_arrived, confirm_received
 from relaybox.hops.copying import SliceCopied, slice_job
 from relaybox.hops.planning import AttemptOwner, CountedRest, Planned, plan_batch
+from relaybox.hops.progress import progress_logged
 from relaybox.hops.publishing import ask_destination, begin_generation, make_log_segments, publish_batch
 from relaybox.hops.store_ids import require_same_stores
 from relaybox.hops.undriven import find_undriven_hops
@@ -251,11 +252,12 @@ class _Run:
         reads_log = self._reads_log()
         order = slice_job(self.hop, batch, stores=stores, attempt=planned.attempt, log_id=log_id, reads_log=reads_log)
         copied = byte_count = 0
-        for report in self.runner.copy_slices(order, batch.slices):
-            copied += report.row_count
-            byte_count += report.byte_count
-            self._report(batch.batch, report)
-            self.progress(Progress(self.hop.name, batch.batch, batch.row_count, copied, published=False))
+        with progress_logged(self.hop, batch, log_id=log_id):
+            for report in self.runner.copy_slices(order, batch.slices):
+                copied += report.row_count
+                byte_count += report.byte_count
+                self._report(batch.batch, report)
+                self.progress(Progress(self.hop.name, batch.batch, batch.row_count, copied, published=False))
         return byte_count
 
     def _report(self, batch: int, report: SliceCopied) -> None:

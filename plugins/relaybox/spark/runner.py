@@ -23,5 +23,9 @@ class SparkRunner:
 
     def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         """One job, one task per slice; an error of a store ends the job's batch."""
-        description = f"{order.hop} batch {order.batch}: {len(slices)} slices"
+        description = (
+            f"{order.hop} batch {order.batch} attempt {order.attempt}: slices {slices[0].slice} to {slices[-1].slice}"
+            if slices
+            else order.hop
+        )
         return run_tasks(self._session, description, slices, partial(copy_slice, order))
