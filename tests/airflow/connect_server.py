@@ -22,9 +22,16 @@ START_SECONDS = 180.0
 
 
 @contextmanager
-def connect_server(log: Path) -> Iterator[int]:
-    """Gives the port of a server with two local cores; its Python workers see this process's service file. Ends it with the block."""
-    port = find_free_port()
+def connect_server(log: Path, *, port: int | None = None, service_file: Path | None = None, **settings: str) -> Iterator[int]:
+    """Gives the port of a server with two local cores. Ends it with the block, which may have killed it: `log` with `.pid` has its pid.
+
+    Args:
+        log: its output.
+        port: where it listens; None: a free one.
+        service_file: of its Python workers; None: that of this process.
+        settings: of Spark, with `__` for a dot.
+    """
+    port = port or find_free_port()
     home = Path(pyspark.__file__).parent
     conf = {
         "spark.ui.enabled": "false",
@@ -32,6 +39,8 @@ def connect_server(log: Path) -> Iterator[int]:
         "spark.connect.grpc.binding.port": str(port),
         "spark.python.daemon.module": "relaybox.spark.daemon",
         "spark.driver.extraJavaOptions": driver_java_options(),
+        "spark.sql.warehouse.dir": str(log.parent / "warehouse"),
+        **{name.replace("__", "."): value for name, value in settings.items()},
     }
     command = [
         str(home / "bin" / "spark-submit"),
@@ -45,9 +54,11 @@ def connect_server(log: Path) -> Iterator[int]:
         "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
+        **({"PGSERVICEFILE": str(service_file)} if service_file else {}),
     }
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=environment, stdout=output, stderr=output, preexec_fn=child_dies_with_parent())  # noqa: PLW1509  prepared before the fork
+    log.with_suffix(".pid").write_text(str(process.pid))
     try:
         wait_until(lambda: _listens(port), "the server listens", deadline_seconds=START_SECONDS, poll_seconds=0.2)
         yield port

@@ -29,6 +29,7 @@ from relaybox.retention.detaching import (
 )
 from relaybox.retention.segments import TableRetained, read_retention, retain_store
 from relaybox.spark.archive import SparkArchive
+from relaybox.spark.tasks import ContextSession
 from relaybox.stores.log_rows import RowsDigest
 from relaybox.subscriptions.subscriptions import list_subscriptions
 from relaybox.verification.route_verification import verify_route
@@ -62,7 +63,7 @@ def spark() -> Iterator[SparkContext]:
 def archive(spark: SparkContext, world: World) -> SparkArchive:
     """Its tasks find the stores of this test."""
     spark.environment["PGSERVICEFILE"] = os.environ["PGSERVICEFILE"]
-    return SparkArchive(spark)
+    return SparkArchive(ContextSession(spark))
 
 
 @pytest.fixture

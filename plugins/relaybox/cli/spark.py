@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,27 +14,26 @@ from relaybox.spark.driver_options import driver_java_options
 
 if TYPE_CHECKING:
     from relaybox.retention.detaching import SegmentArchive
+    from relaybox.spark.tasks import TaskSession
     from relaybox.verification.comparison_runners import ComparisonRunner
 
 
 @contextmanager
 def spark_archive(name: str) -> Iterator[SegmentArchive]:
-    """Writes and reads files with Spark on this machine, or on the master of its configuration (SPARK_CONF_DIR).
+    """Writes and reads files with Spark on this machine, on the master of SPARK_CONF_DIR, or on the server of SPARK_REMOTE.
 
     Raises:
         ConfigurationError: Spark or Java is not installed.
     """
     with _installed("Spark writes and reads detached segments", "or use the Airflow DAG relaybox_retention"):
-        from relaybox.spark.application import command_session
         from relaybox.spark.archive import SparkArchive
-    _find_programs()
-    with command_session(name, driver_java_options()) as session:
-        yield SparkArchive(session.context)
+    with _session(name) as session:
+        yield SparkArchive(session)
 
 
 @contextmanager
 def spark_comparison(name: str) -> Iterator[ComparisonRunner]:
-    """Compares slices in tasks of Spark on this machine, or on the master of its configuration (SPARK_CONF_DIR).
+    """Compares slices in tasks of Spark on this machine, on the master of SPARK_CONF_DIR, or on the server of SPARK_REMOTE.
 
     Args:
         name: of the application, and of its sessions in the stores.
@@ -42,11 +42,25 @@ def spark_comparison(name: str) -> Iterator[ComparisonRunner]:
         ConfigurationError: Spark or Java is not installed.
     """
     with _installed("--runner spark compares the stores with Spark", "or use --runner threads"):
-        from relaybox.spark.application import command_session
         from relaybox.spark.comparison_runner import SparkComparisonRunner
+    with _session(name) as session:
+        yield SparkComparisonRunner(session, session_name=name)
+
+
+@contextmanager
+def _session(name: str) -> Iterator[TaskSession]:
+    """On the server of SPARK_REMOTE, which is Spark's own variable for it, else a Spark of this command's."""
+    if address := os.environ.get("SPARK_REMOTE"):
+        from relaybox.spark.connect import TaskTry, connect_session
+
+        with connect_session(address, TaskTry("command", str(uuid.uuid4()), name, 1), {}) as session:
+            yield session
+        return
+    from relaybox.spark.application import command_session
+
     _find_programs()
     with command_session(name, driver_java_options()) as session:
-        yield SparkComparisonRunner(session, session_name=name)
+        yield session
 
 
 @contextmanager

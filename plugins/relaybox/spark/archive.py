@@ -10,12 +10,11 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from psycopg2 import sql
-from pyspark.sql import SparkSession, functions
 
 from relaybox import errors
 from relaybox.spark.failures import SPARK_ERRORS, failure_line
@@ -40,10 +39,10 @@ from relaybox.stores.pipe import PIPE_BYTES, CopySender
 from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import DataFrame
 
     from relaybox.retention.detaching import DetachPart
+    from relaybox.spark.tasks import TaskSession
 
 ROWS_PER_TASK = 100_000
 ROWS_PER_BATCH = 5_000
@@ -89,43 +88,38 @@ _SETTINGS = {
 
 
 class SparkArchive:
-    """Writes and reads on a SparkContext of the caller's; see relaybox.retention.detaching.SegmentArchive."""
+    """Writes and reads in a session of the caller's; see relaybox.retention.detaching.SegmentArchive."""
 
-    def __init__(self, context: SparkContext) -> None:
-        self._context = context
-        self._session = SparkSession.builder.getOrCreate()
+    def __init__(self, session: TaskSession) -> None:
+        self._session = session
+        self._dataframes = session.dataframes
         for name, value in _SETTINGS.items():
-            self._session.conf.set(name, value)
+            self._dataframes.conf.set(name, value)
 
     def write(self, part: DetachPart) -> None:
         ranges = split(part.first, part.last)
-        with _files("writing", part.directory):
-            self._context.setJobDescription(f"detaching {part.table}: {len(ranges)} ranges")
-            numbers = self._session.range(0, len(ranges), 1, len(ranges))
+        with _files("writing", part.directory), self._session.described(f"detaching {part.table}: {len(ranges)} ranges"):
+            numbers = self._dataframes.range(0, len(ranges), 1, len(ranges))
             numbers.mapInArrow(_reader(part, ranges), _SPARK_SCHEMA).write.parquet(part.directory)
 
     def digest(self, directory: str) -> RowsDigest:
-        with _files("reading", directory):
-            self._context.setJobDescription(f"reading {directory} back")
+        with _files("reading", directory), self._session.described(f"reading {directory} back"):
             sums = self._read(directory).mapInArrow(_digest, "row_count bigint, hash_sum string").collect()
         return sum((RowsDigest(row.row_count, int(row.hash_sum)) for row in sums), RowsDigest())
 
     def copy_back(self, part: DetachPart) -> None:
-        with _files("reading", part.directory):
-            self._context.setJobDescription(f"attaching {part.table}")
+        with _files("reading", part.directory), self._session.described(f"attaching {part.table}"):
             self._read(part.directory).mapInArrow(_copier(part), "row_count bigint").collect()
 
     def remove(self, directory: str) -> None:
-        jvm: Any = self._context._jvm  # noqa: SLF001  Hadoop's file systems have no other door
         with _files("removing", directory):
-            path = jvm.org.apache.hadoop.fs.Path(directory)
-            path.getFileSystem(self._context._jsc.hadoopConfiguration()).delete(path, True)  # noqa: FBT003, SLF001
+            self._session.remove_directory(directory)
 
     def _read(self, directory: str) -> DataFrame:
         """The rows of the files. Files of versions before 0.1.0 have `position` for `log_position`."""
-        found = self._session.read.schema(f"{_SPARK_SCHEMA}, `{_OLD_POSITION}` bigint").parquet(directory)
-        log_position = functions.coalesce("log_position", _OLD_POSITION)
-        return found.withColumn("log_position", log_position).drop(_OLD_POSITION)
+        found = self._dataframes.read.schema(f"{_SPARK_SCHEMA}, `{_OLD_POSITION}` bigint").parquet(directory)
+        log_position = f"coalesce(`log_position`, `{_OLD_POSITION}`) as `log_position`"
+        return found.selectExpr(*(log_position if name == "log_position" else f"`{name}`" for name, _ in LOG_COLUMNS))
 
 
 @contextmanager

@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> None:
     store = load_routes(options.config).store(options.store)
     with spark_session(f"{store.name} detach", store=store.name) as session:
-        done = detach_segments(store, SparkArchive(session.context), recorded_by=options.recorded_by)
+        done = detach_segments(store, SparkArchive(session), recorded_by=options.recorded_by)
     emit("detach_done", store=store.name, segments=len(done.segments), removed=len(done.removed), kept=done.kept or "nothing")
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from relaybox.errors import RelayboxError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -19,13 +21,23 @@ class TaskSession(Protocol):
 
     Attributes:
         application: Spark's id of the application.
+        dataframes: the session of Spark SQL.
     """
 
     @property
     def application(self) -> str: ...
 
+    @property
+    def dataframes(self) -> SparkSession: ...
+
     def collect(self, description: str, items: Sequence[Any], task: Callable[[Any], Any]) -> list[Any]:
         """Calls `task` once per item, each as a Spark task; what it returned, in the order of the items, once all have ended."""
+
+    def described(self, description: str) -> AbstractContextManager[None]:
+        """What the block does has this description in Spark's pages."""
+
+    def remove_directory(self, directory: str) -> None:
+        """Removes a directory of a file system that Spark knows; it may be gone already."""
 
 
 class ContextSession:
@@ -34,6 +46,23 @@ class ContextSession:
     def __init__(self, context: SparkContext) -> None:
         self.context = context
         self.application: str = context.applicationId
+
+    @property
+    def dataframes(self) -> SparkSession:
+        """Its only one."""
+        from pyspark.sql import SparkSession
+
+        return SparkSession.builder.getOrCreate()
+
+    @contextmanager
+    def described(self, description: str) -> Iterator[None]:
+        self.context.setJobDescription(description)
+        yield
+
+    def remove_directory(self, directory: str) -> None:
+        jvm: Any = self.context._jvm  # noqa: SLF001  Hadoop's file systems have no other door
+        path = jvm.org.apache.hadoop.fs.Path(directory)
+        path.getFileSystem(self.context._jsc.hadoopConfiguration()).delete(path, True)  # noqa: FBT003, SLF001
 
     def collect(self, description: str, items: Sequence[Any], task: Callable[[Any], Any]) -> list[Any]:
         self.context.setJobDescription(description)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from relaybox.airflow.naming import RUN_NAME_TEMPLATE
+from relaybox.airflow.naming import RUN_NAME_TEMPLATE, run_name
 from relaybox.airflow.operators.driver import SparkDriverOperator
 from relaybox.airflow.operators.retention import EVERY_STORE
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
-from relaybox.retention.detaching import has_detach_work
+from relaybox.retention.detaching import detach_segments, has_detach_work
 from relaybox.routes import Store
 
 if TYPE_CHECKING:
@@ -42,4 +42,10 @@ class DetachOperator(SparkDriverOperator):
         with terminal_errors_fail_at_once(), service_file([self.store]):
             if not has_detach_work(self.store):
                 raise AirflowSkipException(f"store {self.store.name}: no segment to detach")
-            self.run_driver()
+            if server := self.server:
+                from relaybox.spark.archive import SparkArchive  # takes a second, which only tasks with something to detach spend
+
+                with self.connect(server, context) as session:
+                    detach_segments(self.store, SparkArchive(session), recorded_by=run_name(context["ti"]))
+            else:
+                self.run_driver()

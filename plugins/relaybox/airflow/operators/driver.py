@@ -23,9 +23,10 @@ from relaybox.spark.driver_options import driver_conf
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
-    from airflow.sdk import Connection
+    from airflow.sdk import Connection, Context
 
     from relaybox.routes import Spark
+    from relaybox.spark.connect import ConnectSession
     from relaybox.spark.tasks import TaskSession
 
 
@@ -51,7 +52,7 @@ class SparkDriverOperator(BaseOperator):
         self, *, application: str, arguments: Sequence[str], name: str, routes_text: str, spark: Spark, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        self.application = application
+        self.application = str(application_file(application))
         self.arguments = list(arguments)
         self.name = name
         self.routes_text = routes_text
@@ -59,6 +60,7 @@ class SparkDriverOperator(BaseOperator):
         self.spark_application: str | None = None
         self.lineage: OperatorLineage[Any, Any] | None = None
         self.submit_hook: SparkSubmitHook | None = None
+        self.connect_session: ConnectSession | None = None
 
     @property
     def server(self) -> str | None:
@@ -68,13 +70,30 @@ class SparkDriverOperator(BaseOperator):
         return SparkConnectHook(self.spark.conn_id).get_connection_url()
 
     @contextmanager
-    def connect(self, server: str) -> Iterator[TaskSession]:
-        """A session on the server: this task is its driver, so nothing is to be started."""
-        from relaybox.spark.connect import connect_session  # takes a second, which only tasks with much to do spend
+    def connect(self, server: str, context: Context) -> Iterator[TaskSession]:
+        """A session on the server: this task is its driver, so nothing is to be started. Its work ends with the block.
 
-        with connect_session(server) as session:
+        Raises:
+            ConfigurationError: the route has settings that only spark-submit takes, or that the server refuses.
+            SparkFailed: the server failed, or did not answer for a minute.
+        """
+        from relaybox.spark.connect import TaskTry, connect_session  # takes a second, which only tasks with much to do spend
+
+        if self.spark.deploy_mode != "client" or self.spark.queue is not None:
+            raise ConfigurationError(
+                f"spark.deploy_mode and spark.queue are for spark-submit, but connection {self.spark.conn_id} is of a Spark Connect "
+                "server.",
+                next_step="Take them out of the route in relaybox.yaml, or give it a connection of type Spark.",
+            )
+        task = context["ti"]
+        task_try = TaskTry(task.dag_id, task.run_id, self.task_id, task.try_number)
+        with connect_session(server, task_try, self.spark.conf) as session:
+            self.connect_session = session
             self.spark_application = session.application
-            yield session
+            try:
+                yield session
+            finally:
+                self.connect_session = None  # Airflow calls on_kill after a time limit too: then its work has ended already
 
     def run_driver(self, *more_arguments: str) -> None:
         """Runs the application to its end, within a service_file block; an AirflowException with its exit code unless that is 0.
@@ -102,14 +121,14 @@ class SparkDriverOperator(BaseOperator):
         self.submit_hook = hook
         try:
             # a driver that lived on after a killed task would work beside the retry: the stores survive that, the retry would wait
-            hook.submit(str(application_file(self.application)), env=environment, preexec_fn=child_dies_with_parent())
+            hook.submit(self.application, env=environment, preexec_fn=child_dies_with_parent())
         finally:
             self.spark_application = told.read_text(encoding="utf-8") if told.exists() else None
 
     def _require_submit(self, connection: Connection) -> None:
         if _leads_to_server(connection):
             raise ConfigurationError(
-                f"{self.application} needs spark-submit, but connection {self.spark.conn_id} is of a Spark Connect server.",
+                f"{Path(self.application).name} needs spark-submit, but connection {self.spark.conn_id} is of a Spark Connect server.",
                 next_step="Give the task a connection of type Spark, or run its command on a machine with Spark: see docs/operations.md",
             )
         if self.spark.deploy_mode == "cluster" and not _runs_python_drivers(connection):
@@ -128,9 +147,11 @@ class SparkDriverOperator(BaseOperator):
         return self.lineage or nothing_moved()
 
     def on_kill(self) -> None:
-        """Ends Spark, if it was started; threads end with the task's process."""
+        """Ends what Spark does for this task, if it does something; threads end with the task's process."""
         if self.submit_hook is not None:
             self.submit_hook.on_kill()
+        if self.connect_session is not None:
+            self.connect_session.end()
 
 
 def _leads_to_server(connection: Connection) -> bool:

@@ -111,7 +111,7 @@ class HopTransferOperator(SparkDriverOperator):
             else:
                 return
         if server := self.server:
-            with self.connect(server) as session:
+            with self.connect(server, context) as session:
                 self._run(context, SparkRunner(session), linger_seconds=idle_seconds(self.hop))
         else:
             self.run_driver()

@@ -53,14 +53,14 @@ class RouteVerifyOperator(SparkDriverOperator):
         if context["params"]["route"] not in (EVERY_ROUTE, self.route.name):
             raise AirflowSkipException(f"route {self.route.name} was not chosen in the form")
         with terminal_errors_fail_at_once(), service_file(dict.fromkeys(self.route.path)) as services:
-            verification = self._verify(services.with_name("verification.json"))
+            verification = self._verify(context, services.with_name("verification.json"))
             if lineage_is_asked_for():
                 self.lineage = verification_lineage(self.route, verification)
         line = verification_line(verification)
         context["outlet_events"][verification_asset(self.route.name)].extra = dict(line)
         return line
 
-    def _verify(self, result: Path) -> RouteVerification:
+    def _verify(self, context: Context, result: Path) -> RouteVerification:
         """`result`: file for the result of a Spark application, in a directory that only this user can read."""
         runner, limits = self.route.runner, self.route.limits
         reason = f"runner: {runner}"
@@ -71,7 +71,7 @@ class RouteVerifyOperator(SparkDriverOperator):
                 reason = str(left)
         emit("runner_chosen", route=self.route.name, runner="spark", reason=reason)
         if server := self.server:
-            with self.connect(server) as session:
+            with self.connect(server, context) as session:
                 return verify_route(
                     self.route, runner=SparkComparisonRunner(session, session_name=verification_session(self.route.name))
                 )
