@@ -1702,6 +1702,8 @@ CREATE TABLE relaybox_internal.store (
     bind_subscriptions boolean DEFAULT false NOT NULL,
     bind_topics boolean DEFAULT false NOT NULL,
     require_approval boolean DEFAULT false NOT NULL,
+    functions_version text,
+    functions_order integer[],
     CONSTRAINT durability_is_known CHECK ((durability = ANY (ARRAY['server'::text, 'provider'::text]))),
     CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
     CONSTRAINT provider_has_a_reason CHECK (((durability = 'server'::text) OR (durability_reason IS NOT NULL))),
@@ -1738,6 +1740,10 @@ COMMENT ON COLUMN relaybox_internal.store.bind_subscriptions IS 'True: a role us
 COMMENT ON COLUMN relaybox_internal.store.bind_topics IS 'True: a role reads only messages of topics that it was granted, as relaybox.yaml says.';
 
 COMMENT ON COLUMN relaybox_internal.store.require_approval IS 'True: only drivers and the owner redrive, replay, or subscribe again at an earlier stream position, as relaybox.yaml says.';
+
+COMMENT ON COLUMN relaybox_internal.store.functions_version IS 'The newest version of Relaybox whose init made functions and views here; of init --older: that version.';
+
+COMMENT ON COLUMN relaybox_internal.store.functions_order IS 'The same version as numbers that sort as versions do: major, minor, patch, stage, number of the stage.';
 
 ALTER TABLE ONLY relaybox_internal.store
     ADD CONSTRAINT store_pkey PRIMARY KEY (only_row);

@@ -56,6 +56,10 @@ class StoreUnusable(Terminal):
     """The store refuses this work: a standby, fsync off, another encoding, missing rights, a wrong password."""
 
 
+class OutboxChanged(Terminal):
+    """The default of relaybox.outbox.xid was changed: messages sent since are not found by any hop."""
+
+
 class UnknownHop(Terminal):
     """The hop is not registered in the store."""
 

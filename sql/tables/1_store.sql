@@ -45,6 +45,8 @@ create table relaybox_internal.store (
     bind_subscriptions boolean not null default false,
     bind_topics boolean not null default false,
     require_approval boolean not null default false,
+    functions_version text,
+    functions_order integer[],
     constraint store_has_one_row check (only_row),
     constraint segment_rows_positive check (segment_rows > 0),
     constraint first_kept_seq_positive check (first_kept_seq >= 1),
@@ -83,6 +85,12 @@ comment on column relaybox_internal.store.bind_topics is
 comment on column relaybox_internal.store.require_approval is
 'True: only drivers and the owner redrive, replay, or subscribe again at an earlier stream position, '
 'as relaybox.yaml says.';
+comment on column relaybox_internal.store.functions_version is
+'The newest version of Relaybox whose init made functions and views here; of init --older: that '
+'version.';
+comment on column relaybox_internal.store.functions_order is
+'The same version as numbers that sort as versions do: major, minor, patch, stage, number of the '
+'stage.';
 comment on column relaybox_internal.store.system_identifier is
 'The cluster whose transaction numbers the rows above anchor_seq have.';
 

@@ -36,6 +36,7 @@ MASKS = (
     (r"(open|prepared) for \d+ (s|min)", r"\1 for 42 min"),
     (r"more than 0 s", "more than 5 min"),
     (r"schema is version \d+", "schema is version NN"),
+    (r"those of Relaybox \S+(?=\.$)", "those of Relaybox 0.1.0"),
     (r"(hstore|plpgsql) \d+\.\d+", r"\1 1.0"),
     (r"has [\d,]+ dead rows", "has 20,001 dead rows"),
     (r"test_\d+_\d+", "hub"),

@@ -134,7 +134,7 @@ def test_a_login_without_any_right_is_an_error(world: World, clusters: Mapping[s
     finally:
         administer(clusters["hub"], "drop role stranger")
     assert {check for check, ((severity, *_), *_) in results.items() if severity == "error"} == {
-        "owner", "schema", "objects", "rights", "store_name", "switches", "hops",
+        "owner", "schema", "functions", "objects", "tables", "rights", "store_name", "switches", "hops",
     }  # fmt: skip
     ((_, _, next_step),) = results["schema"]
     assert next_step == (

@@ -230,6 +230,52 @@ SPOILINGS: Mapping[str, Spoiling] = {
         ("alter function relaybox.ack(text, bigint, text) reset search_path",),
         ("relaybox init",),
     ),
+    "functions of another version": Spoiling(
+        "functions",
+        "error",
+        ("update relaybox_internal.installed_object set digest = 'other' where name = 'lag'",),
+        ("relaybox init",),
+    ),
+    "a default of the outbox": Spoiling(
+        "tables",
+        "error",
+        ("alter table relaybox.outbox alter column xid set default '3'",),
+        ("relaybox init",),
+    ),
+    "a foreign key that is switched off": Spoiling(
+        "tables",
+        "error",
+        ("alter table relaybox_internal.receipt disable trigger all",),
+        ("alter table relaybox_internal.receipt enable trigger all",),
+    ),
+    "a constraint of others": Spoiling(
+        "tables",
+        "warning",
+        ("alter table relaybox_internal.hop_out add constraint mine check (hop <> 'x')",),
+        ("alter table relaybox_internal.hop_out drop constraint mine",),
+    ),
+    "a trigger with a function in our schema": Spoiling(
+        "foreign_objects",
+        "warning",
+        (
+            "create function relaybox.nothing() returns trigger language plpgsql as $$ begin return null; end $$",
+            "create trigger mine before insert on relaybox_internal.log_1 for each row execute function relaybox.nothing()",
+        ),
+        ("drop trigger mine on relaybox_internal.log_1",),
+        ("drop function relaybox.nothing()",),
+    ),
+    "row security of a log with the name of our policy": Spoiling(
+        "foreign_objects",
+        "warning",
+        (
+            "alter table relaybox_internal.log_1 enable row level security",
+            "create policy role_is_bound_to_sender on relaybox_internal.log_1 using (false)",
+        ),
+        (
+            "drop policy role_is_bound_to_sender on relaybox_internal.log_1",
+            "alter table relaybox_internal.log_1 disable row level security",
+        ),
+    ),
     "a function of another owner": Spoiling(
         "rights",
         "error",

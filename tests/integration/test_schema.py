@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from relaybox.local.clusters import Cluster
 from relaybox.stores import migrations
 from relaybox.stores.migrations import newest_migration, oldest_version
 from relaybox.stores.schema import initialise_store, open_store
+from relaybox.stores.sql_files import sql_directory
 from tests.support.schema_dump import DUMP, dump_schema, expected_dump
 from tests.support.world import World, routes_file
 
@@ -132,6 +134,19 @@ def test_the_schema_dump_in_the_repository_is_current(clusters: Mapping[str, Clu
     if os.environ.get("UPDATE_SCHEMA") == "1":
         DUMP.write_text(dump)
     assert expected_dump(clusters["airline"]) == dump, "run: make schema"
+
+
+def test_the_table_definitions_in_the_repository_are_current(world: World) -> None:
+    """sql/table_definitions.json is what the catalog of a new store says, on each version of Postgres. UPDATE_SCHEMA=1 writes it."""
+    world.query("airline", "select relaybox_internal.bind_senders(true)")
+    rows = world.query("airline", "select table_name, kind, name, definition from relaybox_internal.list_table_definitions()")
+    tables: dict[str, dict[str, dict[str, str]]] = {}
+    for table, kind, name, definition in sorted(rows):
+        tables.setdefault(table, {}).setdefault(kind, {})[name] = definition
+    path = sql_directory() / "table_definitions.json"
+    if os.environ.get("UPDATE_SCHEMA") == "1":
+        path.write_text(json.dumps(tables, indent=1) + "\n", encoding="utf-8")
+    assert json.loads(path.read_text(encoding="utf-8")) == tables, "run: make schema"
 
 
 @pytest.mark.parametrize("recorded_quoted", [False, True])

@@ -29,6 +29,9 @@ def init(
         str | None,
         typer.Option("--owner", metavar="ROLE", help="With --sql: the role that owns the schemas.", show_default=False),
     ] = None,
+    older: Annotated[
+        bool, typer.Option("--older", help="Also replace functions that a newer version of Relaybox made, by older ones.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Create or upgrade the schema of every store, and register its hops. All stores are checked before one is changed.
@@ -40,6 +43,9 @@ def init(
     With --sql the command changes nothing: it writes a script that a DBA reads and runs with
     psql -X -v ON_ERROR_STOP=1 -f hub.sql, at any time later. The script fits a database without a store,
     one of an earlier version, and one that is up to date.
+
+    A store whose functions a newer version of Relaybox made is refused, by the command and by the script: older functions would
+    replace newer ones. To go back to an earlier version, give --older.
 
     \b
     Examples:
@@ -59,10 +65,10 @@ def init(
     if as_sql and stores:
         from relaybox.stores.init_script import write_script
 
-        sys.stdout.write(write_script(routes.store(stores[0]), routes, owner=owner))
+        sys.stdout.write(write_script(routes.store(stores[0]), routes, owner=owner, older=older))
         return
     chosen = [routes.store(name) for name in dict.fromkeys(stores or routes.stores)]
-    outcome = (plan_stores if dry_run else initialise_stores)(chosen, routes)
+    outcome = (plan_stores if dry_run else initialise_stores)(chosen, routes, older=older)
     failures = Failures(dict(outcome.failures))
     if as_json:
         done = [InitialisedStore.model_validate(store) for store in outcome.stores]

@@ -37,7 +37,10 @@ class InitialisedStore(Document):
     public_rights_revoked: list[str]
     """Those of them that this init revoked from PUBLIC."""
     repaired: list[str]
-    """What was not as an earlier init had made it: a function or view that was dropped or changed, a right that was missing."""
+    """What was not as an earlier init had made it: a function or view that was dropped or changed, a right that was missing, a default,
+    constraint or index of a table."""
+    differing: list[str]
+    """What differs in the tables and init leaves as it is, each with the statement that mends it."""
     changed: bool
 
 

@@ -129,13 +129,27 @@ def ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> Store
     unrouted = session.rows(Unrouted, "select * from relaybox_internal.unrouted_topics(%s)", UNROUTED_SEQS)
     orphaned_hops = tuple(hop for hop in read_backlogs(session, store, routes) if hop.keeps_messages)
     unknown = {hop.name: found for hop in hops if (found := count_unknown_topics(session, hop, newest=UNROUTED_SEQS))}
+    answer = known_hops(states, store)
     return replace(
-        known_hops(states, store),
+        answer,
+        error=answer.error or _find_changed_outbox(session, store),
         accounts=accounts,
         unrouted=tuple(unrouted),
         orphaned_hops=orphaned_hops,
         unknown_topics=unknown,
         provider_durability=session.row_if_any(ProviderDurability, _PROVIDER_DURABILITY),
+    )
+
+
+def _find_changed_outbox(session: StoreSession, store: Store) -> errors.OutboxChanged | None:
+    """What each hop that reads the outbox is refused for (refuse_changed_xid.sql)."""
+    found = session.call("relaybox_internal.xid_default")
+    if found == "pg_current_xact_id()":
+        return None
+    return errors.OutboxChanged(
+        f"store {store.name}: the default of relaybox.outbox.xid is {found or 'missing'}, not pg_current_xact_id(): messages that were "
+        "sent since it was changed are never moved.",
+        next_step=f"Run: relaybox init {store.name}",
     )
 
 

@@ -76,6 +76,7 @@ _WORDS: dict[type[errors.RelayboxError], str] = {
     errors.StoreUnusable: "it refuses the connection or the work: a wrong password, missing rights, a standby, or unsafe settings",
     errors.StoreNotInitialised: "it has no Relaybox schema, or an older one",
     errors.SchemaTooNew: "a newer Relaybox has initialised it",
+    errors.OutboxChanged: "the default of relaybox.outbox.xid was changed, and messages sent since are never moved",
     errors.UnknownHop: "it does not know a hop of relaybox.yaml",
     errors.UnknownTopic: "it does not move a topic that relaybox.yaml gives the hop",
     errors.ConfigurationError: "its connection is missing, or wrong",
@@ -85,11 +86,16 @@ _WORDS: dict[type[errors.RelayboxError], str] = {
 _NEXT_STEPS: dict[type[errors.RelayboxError], str] = {
     errors.StoreUnreachable: "Check its server and its connection. Then hops continue without an action.",
     errors.StoreNotInitialised: "Run: relaybox init",
+    errors.OutboxChanged: "Run: relaybox init",
     errors.UnknownHop: "Run: relaybox init",
     errors.SchemaTooNew: "Install the newer version of Relaybox.",
     errors.StoreUnusable: "Correct the connection or the server; the log of the task has the message of the server.",
     errors.ConfigurationError: "Correct the store's connection in Airflow, or the service file.",
 }
+
+
+_UNREADABLE = "can't be read"
+_STATES: dict[type[errors.RelayboxError], str] = {errors.OutboxChanged: "moves nothing out of its outbox"}
 
 
 def next_step_after(error: errors.RelayboxError) -> str:
@@ -104,7 +110,7 @@ def find_silent_stores(routes: Routes, status: Status) -> Iterator[Finding]:
             kind="store_silent",
             severity=Severity.STUCK,
             store=store,
-            what=f"Store {store} can't be read: {plain_words(error)}.",
+            what=f"Store {store} {_STATES.get(type(error), _UNREADABLE)}: {plain_words(error)}.",
             next_step=next_step_after(error),
             affected=tuple(hop.name for hop in routes.hops if store in (hop.source.name, hop.destination.name)),
         )

@@ -49,6 +49,7 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB006": errors.HopChanged,
     "RB007": errors.InitUnfinished,
     "RB008": errors.ObjectsInTheWay,
+    "RB009": errors.OutboxChanged,
     "RB011": errors.HistoryLost,
     "RB012": errors.ContentDiffers,
     "RB013": errors.SliceMissing,

@@ -41,6 +41,7 @@ from relaybox.stores.schema import (
 from relaybox.stores.script_report import ask_report, take_picture, take_roles
 from relaybox.stores.settings import LOCK_TIMEOUT_SECONDS, session_settings
 from relaybox.stores.stronger_logins import IS_STRONGER, refuse_stronger_login
+from relaybox.stores.table_definitions import mend_tables
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Routes, Store
@@ -48,7 +49,9 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-def write_script(store: Store, routes: Routes, *, owner: str | None = None, segment_rows: int = SEGMENT_ROWS) -> str:
+def write_script(
+    store: Store, routes: Routes, *, owner: str | None = None, segment_rows: int = SEGMENT_ROWS, older: bool = False
+) -> str:
     """The script of psql that brings one store up to date and registers its hops, as initialise_store() does. Asks no database.
 
     Args:
@@ -56,6 +59,7 @@ def write_script(store: Store, routes: Routes, *, owner: str | None = None, segm
         routes: all routes; hops of other stores are passed over.
         owner: the role that owns the schemas, without quotes; None: the owner that they have, or who runs the script.
         segment_rows: as initialise_store().
+        older: as initialise_store().
     """
     script = Script(store.name)
     script.note(_header(store, routes, owner))
@@ -85,10 +89,11 @@ def write_script(store: Store, routes: Routes, *, owner: str | None = None, segm
         _lock(script)
         take_picture(script)
         with script.waiting(f"init waited {LOCK_TIMEOUT_SECONDS} s for what other transactions hold", OPEN_TRANSACTIONS):
-            make_way(script)
+            make_way(script, older=older)
         apply_migrations(script)
         name_store(script, store, segment_rows)
-        renew_functions(script, sql_directory())
+        renew_functions(script, sql_directory(), older=older)
+        mend_tables(script)
         record_server(script, store)
         script.note("Hops and streams of relaybox.yaml.")
         for hop in routes.hops:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import psycopg2
 
 from relaybox import errors
+from relaybox.stores.functions_version import record_version
 from relaybox.stores.migrations import read_table_comments
 from relaybox.stores.repairs import mark_altered_objects, mend_rights, record_definitions
 from relaybox.stores.sql_files import read_init_file
@@ -61,12 +62,17 @@ def read_files(directory: Path) -> tuple[SqlFile, ...]:
     )
 
 
-def renew_functions(session: Statements, directory: Path) -> bool:
+def renew_functions(session: Statements, directory: Path, *, older: bool = False) -> bool:
     """Applies the files that changed since the last init, in the session's transaction; returns whether there was any.
 
     Makes again what was dropped or changed by hand, and mends the rights.
 
     Reads the transaction's setting relaybox_init.files (list_files()).
+
+    Args:
+        session: in the transaction.
+        directory: the folder `sql`.
+        older: to record this version as the one that made the functions, also after a newer one.
 
     Raises:
         ObjectsInTheWay: something that is not ours depends on an object that must be dropped; all of it is named.
@@ -82,6 +88,7 @@ def renew_functions(session: Statements, directory: Path) -> bool:
         session.execute("update relaybox_internal.store set grants_digest = %s", digest)
         session.execute(read_init_file("restore_rights"))
         record_definitions(session)
+        record_version(session, older=older)
         return True
 
     mark_altered_objects(session)

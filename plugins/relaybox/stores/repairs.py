@@ -168,6 +168,20 @@ def find_defects(session: StoreSession) -> StoreDefects:
     )
 
 
+def are_altered(session: StoreSession, functions: Sequence[str]) -> bool:
+    """Whether one of these functions is missing, or not as init made it. In the session's transaction."""
+    return bool(
+        session.value(
+            f"""
+            select count(distinct o.name) filter (where a.name is null) < cardinality(%(names)s::text[])
+            from relaybox_internal.installed_object o left join ({ALTERED}) a using (identity)
+            where o.kind = 'function' and o.name = any(%(names)s::text[])
+            """,  # noqa: S608
+            {"names": list(functions)},
+        )
+    )
+
+
 def _find_right_defects(session: StoreSession, altered: Iterable[_Object]) -> tuple[RightDefect, ...] | None:
     """Rights go with a dropped object, and come again with it: those of altered objects are left out."""
     if any(one.name in JUDGES for one in altered):

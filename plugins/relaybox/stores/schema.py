@@ -20,6 +20,7 @@ from relaybox import errors
 from relaybox.stores import migrations
 from relaybox.stores.connections import connect
 from relaybox.stores.event_triggers import naming_event_triggers
+from relaybox.stores.functions_version import refuse_older_functions
 from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init, refuse_older_code, require_owner, schema_is_held
 from relaybox.stores.lock_holders import naming_lock_holders
 from relaybox.stores.namespaces import IS_STORE, refuse_foreign_schemas
@@ -31,6 +32,7 @@ from relaybox.stores.sessions import StoreSession
 from relaybox.stores.settings import LOCK_TIMEOUT_SECONDS
 from relaybox.stores.sql_files import read_init_file
 from relaybox.stores.stronger_logins import refuse_superuser
+from relaybox.stores.table_definitions import mend_tables
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Retention, Routes, Store
@@ -63,7 +65,8 @@ class StoreInitialised:
     orphaned_hops: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
     public_rights: tuple[str, ...]  # what every login may do in the database without a grant: CONNECT, TEMPORARY
     public_rights_revoked: tuple[str, ...]  # which of these this init took from PUBLIC
-    repaired: tuple[str, ...]  # what was not as an earlier init had made it: objects dropped or changed, rights revoked
+    repaired: tuple[str, ...]  # what was not as an earlier init had made it: objects or tables changed, rights revoked
+    differing: tuple[str, ...]  # of tables what init leaves, each with the statement that mends it
 
     @property
     def changed(self) -> bool:
@@ -201,7 +204,7 @@ def _applied_version(session: StoreSession) -> _Version:
     return version
 
 
-def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMENT_ROWS) -> StoreInitialised:
+def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMENT_ROWS, older: bool = False) -> StoreInitialised:
     """Brings one store up to date and registers the hops that arrive in it and leave it. Idempotent.
 
     One transaction; then a short one makes outbox segments. That locks the outbox, and a driver reads it while it holds its hop.
@@ -210,16 +213,17 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
         store: the store.
         routes: all routes; hops of other stores are passed over.
         segment_rows: rows of an outbox or log segment, taken when the store is made; later calls keep what it has.
+        older: to replace functions that a newer Relaybox made.
 
     Raises:
         StoreUnusable: a standby, a wrong encoding, fsync off, or missing rights.
-        SchemaTooNew: made by a newer Relaybox; nothing was changed.
+        SchemaTooNew: made by a newer Relaybox, the tables or (without `older`) the functions; nothing was changed.
         ConfigurationError: this database is another store already.
         ObjectsInTheWay: something that is not ours depends on a function or view that must be dropped.
         HopChanged: a registered hop got another path or was retired, or a stream that delivered already got another order.
     """
     with init_transaction(store) as session:
-        applied = apply_schema(session, store, segment_rows)
+        applied = apply_schema(session, store, segment_rows, older=older)
         done = apply_routes(session, store, routes, applied)
         session.reach("init.applied")
         session.commit("init")
@@ -239,6 +243,7 @@ class SchemaApplied:
     public_rights_before: tuple[str, ...]
     durability_changed: bool
     repaired: tuple[str, ...]
+    differing: tuple[str, ...]
 
 
 @contextmanager
@@ -264,36 +269,47 @@ def init_transaction(store: Store) -> Iterator[StoreSession]:
                 raise
 
 
-def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMENT_ROWS) -> SchemaApplied:
+def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMENT_ROWS, *, older: bool = False) -> SchemaApplied:
     """Roles, migrations, functions, views and grants, in the session's transaction. What was changed by hand is made again.
 
     Raises:
         StoreUnusable: an object belongs to a role whose rights the login lacks.
+        SchemaTooNew: a newer Relaybox made the functions, and `older` is false.
     """
     defects, granted = find_defects(session), list_granted_rights(session)
-    make_way(session)
+    make_way(session, older=older)
     before = _public_rights(session)
     roles = create_roles(session)
     applied = tuple(migrations.apply_migrations(session))
     name_store(session, store, segment_rows)
-    renewed = renew_functions(session, migrations.sql_directory())
+    renewed = renew_functions(session, migrations.sql_directory(), older=older)
+    tables = mend_tables(session)
     durability_changed = record_server(session, store)
     revoked = describe_revoked(granted, list_granted_rights(session))
-    return SchemaApplied(roles, applied, renewed, before, durability_changed, (*defects.describe(), *revoked))
+    repaired = (*defects.describe(), *tables.mended, *revoked)
+    return SchemaApplied(roles, applied, renewed, before, durability_changed, repaired, tables.differing)
 
 
-def make_way(session: Statements) -> None:
-    """Locks what is about to change, before anything does; a `post` migration waits until no older code is there."""
+def make_way(session: Statements, *, older: bool = False) -> None:
+    """Locks what is about to change, before anything does; a `post` migration waits until no older code is there.
+
+    Refuses functions of a newer version, unless `older`.
+    """
     files = list_files(read_files(migrations.sql_directory()))
     session.set_local({"relaybox_init.files": files, "relaybox_init.migrations": migrations.list_migrations()})
-    session.when(f"select {IS_STORE}", do=lambda: _refuse_versions(session))
+    session.when(f"select {IS_STORE}", do=lambda: _refuse_versions(session, older=older))
     name_altered_views(session)
     session.execute(read_init_file("lock_relations"))
 
 
-def _refuse_versions(session: Statements) -> None:
+def _refuse_versions(session: Statements, *, older: bool) -> None:
     migrations.refuse_too_old(session)
+    if not older:
+        session.when(_HAS_OBJECTS, do=lambda: refuse_older_functions(session))
     refuse_older_code(session)
+
+
+_HAS_OBJECTS = "select to_regclass('relaybox_internal.installed_object') is not null"
 
 
 def _public_rights(session: StoreSession) -> tuple[str, ...]:
@@ -331,6 +347,7 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
         public,
         revoked,
         applied.repaired,
+        applied.differing,
     )
 
 

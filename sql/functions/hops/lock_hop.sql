@@ -1,8 +1,8 @@
 -- Opens the planning transaction of a hop: checks where its source stands, locks its hop_out row
 -- and returns it. Caller: a fresh READ COMMITTED transaction that takes its snapshot in a LATER
 -- statement (a snapshot of the same statement may be older than the lock). Raises RB001, RB002 (the
--- transaction is not fresh), RB003, RB004 (no such hop), RB006 (retired), RB011 (the source lost
--- history).
+-- transaction is not fresh), RB003, RB004 (no such hop), RB006 (retired), RB009 (the default of
+-- outbox.xid was changed), RB011 (the source lost history).
 create or replace function relaybox_internal.lock_hop(hop_name text)
 returns table (
     reads_log integer, topics text[], batch bigint, log_position bigint, lower pg_snapshot,
@@ -32,6 +32,9 @@ begin
     end if;
     perform relaybox_internal.refuse_retired_hop(head);
     perform relaybox_internal.refuse_unlogged();
+    if head.reads_log is null then
+        perform relaybox_internal.refuse_changed_xid();
+    end if;
     select * into cluster from relaybox_internal.cluster_fingerprint();
     perform relaybox_internal.refuse_other_source(
         head, cluster.system_identifier, cluster.timeline, cluster.next_xid

@@ -28,6 +28,8 @@ def show_initialised(stores: Sequence[StoreInitialised], *, done: bool) -> None:
                 f"{store.store}: every login of the server has {' and '.join(store.public_rights)} on the database. "
                 "To revoke it, see docs/logins.md, Logins without a grant"
             )
+        for what in store.differing:
+            console.print(f"{store.store}: init leaves as it is: {what}")
         if not store.changed:
             console.print(f"{store.store}: up to date")
             continue

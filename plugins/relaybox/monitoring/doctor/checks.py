@@ -16,7 +16,12 @@ from relaybox.monitoring.doctor.foreign_settings import check_settings
 from relaybox.monitoring.doctor.links import check_pooler, check_tls
 from relaybox.monitoring.doctor.locks import check_locks
 from relaybox.monitoring.doctor.logins import check_login, check_roles
-from relaybox.monitoring.doctor.repairs import check_objects, check_rights
+from relaybox.monitoring.doctor.repairs import (
+    check_functions_version,
+    check_objects,
+    check_rights,
+    check_tables,
+)
 from relaybox.monitoring.doctor.replication import check_slots, check_standbys
 from relaybox.monitoring.doctor.schemas import check_hops, check_name, check_owner, check_schema
 from relaybox.monitoring.doctor.servers import check_encoding, check_primary, check_version
@@ -55,7 +60,9 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
     "roles": check_roles,
     "owner": check_owner,
     "schema": check_schema,
+    "functions": check_functions_version,
     "objects": check_objects,
+    "tables": check_tables,
     "rights": check_rights,
     "store_name": check_name,
     "switches": check_switches,

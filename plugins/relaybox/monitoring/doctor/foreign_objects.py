@@ -16,16 +16,14 @@ class _Object(NamedTuple):
 
 _OBJECTS = """
 with ours as (
-    select c.oid, c.oid::regclass::text as name, c.relrowsecurity
+    select c.oid, c.oid::regclass::text as name, c.relrowsecurity, (n.nspname, c.relname) = ('relaybox', 'outbox') as is_outbox
     from pg_class c join pg_namespace n on n.oid = c.relnamespace
     where n.nspname in ('relaybox', 'relaybox_internal') and c.relkind in ('r', 'p', 'v')
 )
 select format('Trigger %%I is on %%s', t.tgname, o.name) as what, 'it can change or refuse what is written' as effect,
     format('drop trigger %%I on %%s', t.tgname, o.name) as drop
-from pg_trigger t join ours o on o.oid = t.tgrelid join pg_proc p on p.oid = t.tgfoid
-where not t.tgisinternal and t.tgparentid = 0 and p.pronamespace <> all(array(
-    select n.oid from pg_namespace n where n.nspname in ('relaybox', 'relaybox_internal')
-))
+from pg_trigger t join ours o on o.oid = t.tgrelid
+where not t.tgisinternal and t.tgparentid = 0 -- Relaybox has none
 union all
 select format('Rule %%I is on %%s', w.rulename, o.name), 'it rewrites statements',
     format('drop rule %%I on %%s', w.rulename, o.name)
@@ -34,12 +32,16 @@ union all
 select format('Policy %%I is on %%s', p.polname, o.name), 'it hides or refuses rows',
     format('drop policy %%I on %%s', p.polname, o.name)
 from pg_policy p join ours o on o.oid = p.polrelid
-where p.polname not in ('role_is_bound_to_sender', 'sent_rows_can_be_returned')
+where not o.is_outbox or p.polname not in ('role_is_bound_to_sender', 'sent_rows_can_be_returned')
 union all
 select format('Row security is on for %%s, without a policy of Relaybox', o.name), 'it hides rows from all but the owner',
     format('alter table %%s disable row level security', o.name)
 from ours o
-where o.relrowsecurity and not exists (select from pg_policy p where p.polrelid = o.oid and p.polname = 'role_is_bound_to_sender')
+where o.relrowsecurity and not exists (
+    select from pg_policy p
+    where p.polrelid = o.oid and o.is_outbox
+        and p.polname in ('role_is_bound_to_sender', 'sent_rows_can_be_returned') -- the check `tables` compares them
+)
 union all
 select format('Constraint %%I of %%s refers to %%s', f.conname, f.conrelid::regclass, o.name), 'retention can not drop rows',
     format('alter table %%s drop constraint %%I', f.conrelid::regclass, f.conname)
