@@ -264,17 +264,11 @@ SPOILINGS: Mapping[str, Spoiling] = {
         ("drop trigger mine on relaybox_internal.log_1",),
         ("drop function relaybox.nothing()",),
     ),
-    "row security of a log with the name of our policy": Spoiling(
+    "a policy of a log with the name of ours": Spoiling(
         "foreign_objects",
         "warning",
-        (
-            "alter table relaybox_internal.log_1 enable row level security",
-            "create policy role_is_bound_to_sender on relaybox_internal.log_1 using (false)",
-        ),
-        (
-            "drop policy role_is_bound_to_sender on relaybox_internal.log_1",
-            "alter table relaybox_internal.log_1 disable row level security",
-        ),
+        ("create policy role_is_bound_to_sender on relaybox_internal.log_1 using (false)",),
+        ("drop policy role_is_bound_to_sender on relaybox_internal.log_1",),
     ),
     "a function of another owner": Spoiling(
         "rights",
