@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 from airflow.providers_manager import ProvidersManager
+from airflow.sdk import task
 
 import relaybox
+from relaybox.airflow import decorators, messaging
 from relaybox.airflow.hook import StoreHook
 from relaybox.airflow.libpq_parameters import EXTRAS, TOKEN_EXTRAS
 from relaybox.airflow.plugin import RelayboxPlugin
@@ -35,6 +37,12 @@ def test_airflow_knows_the_provider_and_its_connection() -> None:
     fields = {name.removeprefix("extra__relaybox__") for name in manager.connection_form_widgets if "__relaybox__" in name}
     assert fields
     assert fields <= EXTRAS | TOKEN_EXTRAS
+
+
+def test_airflow_finds_the_decorator_and_the_queue() -> None:
+    queue = messaging.RelayboxMessageQueueProvider
+    assert f"{queue.__module__}.{queue.__qualname__}" in ProvidersManager().queue_class_names
+    assert task.relaybox_consume is decorators.consume_task
 
 
 def test_the_provider_costs_components_no_import_of_airflow() -> None:

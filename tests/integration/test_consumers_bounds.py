@@ -144,7 +144,7 @@ def test_a_second_cursor_takes_no_name_of_another_subscription(world: World) -> 
     assert len({*named}) == 4
     assert all(len(name) <= 60 and name.startswith("a" * 35) for name in named[:2])
     assert second_cursor(f"{'a' * 58}-1") != second_cursor(f"{'a' * 58}-2")
-    assert max(len(second_cursor("a" * length)) for length in range(1, 61)) == 60
+    assert all(len(second_cursor("a" * length)) <= 60 for length in range(1, 61))
 
 
 @pytest.fixture

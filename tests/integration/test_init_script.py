@@ -462,7 +462,7 @@ def database(world: World, name: str, options: str) -> Iterator[str]:
 
 def test_a_wrong_encoding_is_refused(world: World, tmp_path: Path) -> None:
     with database(world, "latin_store", "encoding 'LATIN1'") as service:
-        done = run_psql(write_script(tmp_path, "hub"), service)
+        done = run_psql(write_script(tmp_path, "hub", "--owner", login_name(world, "hub")), service)
         refused(done, "store hub: its encoding is LATIN1, which can't be changed", "run this script again")
 
 

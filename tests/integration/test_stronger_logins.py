@@ -13,6 +13,7 @@ from relaybox import errors
 from relaybox.stores.schema import open_store
 from tests.support.cli import invoke
 from tests.support.init_scripts import write_script
+from tests.support.patience import patience
 from tests.support.psql import run_psql, start_psql
 from tests.support.services import break_service, read_service
 from tests.support.world import World, wait_until
@@ -259,7 +260,7 @@ def test_a_store_that_another_role_makes_meanwhile_is_no_store_of_the_superuser(
             "create view relaybox.migration as select 1 as number, ''::text as name, now() as applied_at where evil.rise()"
         )
         holder.commit()
-    _, told = waiting.communicate(timeout=120)
+    _, told = waiting.communicate(timeout=patience(120))
     assert waiting.returncode == 3
     assert not rose(owned)
     assert "may do more than app_owner" in told
