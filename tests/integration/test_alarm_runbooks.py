@@ -80,8 +80,8 @@ def test_a_late_hop(world: World) -> None:
     world.send("one")
     wait_until(lambda: worst(world, "relaybox_hop_lag_seconds") > 1, "the target is missed")
     said = follow(world, "late-hop")
-    assert 'relaybox_hop_lag_seconds{hop="flights/1",route="flights"} 0\n' in said
-    assert 'relaybox_hop_target_lag_seconds{hop="flights/1",route="flights"} 1\n' in said
+    assert 'relaybox_hop_lag_seconds{hop="flights/1",route="flights"} 0.0\n' in said
+    assert 'relaybox_hop_target_lag_seconds{hop="flights/1",route="flights"} 1.0\n' in said
 
 
 def test_a_stopped_hop(world: World) -> None:
@@ -238,7 +238,7 @@ def test_dead_letters(world: World) -> None:
         ack(world, 1)
 
     said = follow(world, "dead-letters", between={3: consume})
-    assert said.strip().endswith(" 0")
+    assert said.strip().endswith(" 0.0")
 
 
 def _begun_at(session: Any) -> str:

@@ -196,7 +196,7 @@ def test_a_source_that_lost_history_is_named(world: World, change: str, says: st
     first, second = hops(exit_code=5)
     assert says in " ".join(first["errors"])
     assert (first["mode"], second["mode"], second["errors"]) == (None, "exactly once", [])
-    assert 'relaybox_hop_error{hop="flights/1",route="flights",error="HistoryLost"} 1' in invoke("metrics").stdout
+    assert 'relaybox_hop_error{error="HistoryLost",hop="flights/1",route="flights"} 1' in invoke("metrics").stdout
 
 
 def test_a_source_in_an_older_generation_than_its_destination_is_named(world: World) -> None:
