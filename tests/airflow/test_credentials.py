@@ -180,7 +180,7 @@ def test_an_airflow_that_does_not_answer_stops_no_session(
         raise TimeoutError
 
     with service_file([HUB]) as path:
-        monkeypatch.setattr(credential_renewal, "read_credentials", hang)
+        monkeypatch.setattr(BaseHook, "get_connection", hang)
         assert [user_of(), user_of()] == [login.name] * 2
         assert "Airflow did not answer within 0.2 s" in caplog.text
     assert hanging == ["relaybox_hub"]

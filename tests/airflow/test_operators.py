@@ -138,7 +138,13 @@ def execute(
     """`previous`: the logical date of the run before, in which the task succeeded."""
     events = OutletEventAccessors()
     before = SimpleNamespace(logical_date=previous) if previous else None
-    task = SimpleNamespace(dag_id="a_dag", run_id="a_run", try_number=try_number, get_previous_ti=lambda **_: before)
+    task = SimpleNamespace(
+        dag_id="a_dag",
+        run_id="a_run",
+        try_number=try_number,
+        get_previous_ti=lambda **_: before,
+        get_ti_count=lambda **_: 0,
+    )
     context = {"ti": task, "outlet_events": events, "params": params, "dag_run": dag_run}
     return operator.execute(context), events
 
