@@ -58,7 +58,7 @@ def test_each_store_shows_its_worst_severity_and_what_to_do(page: PageServer, co
     shown = page.client("viewer").get("/relaybox/doctor").text
     assert shown.index('data-store="hub"') < shown.index('data-store="airline"')
     assert '<article class="finding stuck" data-check="unlogged">' in shown
-    assert "alter table relaybox_internal.log_1_s000000 set logged." in shown
+    assert "alter table relaybox_internal.log_1_s000000 set logged;" in shown
     assert "&lt;b&gt;[/x]" in shown
     assert "<b>[/x]" not in shown
     assert 'href="/relaybox/doctor#hub"' in page.client("viewer").get("/relaybox/map").text
