@@ -15,7 +15,7 @@ from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from relaybox.airflow.operators.put import RelayboxPutOperator
-from relaybox.errors import StoreUnreachable
+from relaybox.errors import CredentialsUnavailable, StoreUnreachable
 from relaybox.failpoints import PUT_FAILPOINTS
 from tests.airflow.connections import change_connection
 from tests.support.world import World
@@ -80,13 +80,17 @@ def test_all_rows_are_sent_or_none(connected: World) -> None:
         ({"rows": ["a", 5]}, r"rows\[1\] is of type int"),
         ({"rows": [{"k": 1}, {"l": 1}], "key_field": "k"}, r"rows\[1\] has no member k"),
         ({"topic": "No topic!"}, "topic_is_a_plain_name"),
-        ({"relaybox_conn_id": "nowhere"}, "nowhere.* Add the connection in Airflow"),
     ],
 )
 def test_what_makes_no_sense_fails_at_once(connected: World, given: Mapping[str, object], says: str) -> None:
     with pytest.raises(AirflowFailException, match=says):
         execute(**given)
     assert connected.query("airline", SENT) == []
+
+
+def test_a_missing_connection_is_worth_a_retry(connected: World) -> None:
+    with pytest.raises(CredentialsUnavailable, match=r"nowhere.* Add the connection in Airflow"):
+        execute(relaybox_conn_id="nowhere")
 
 
 def test_a_store_that_is_down_is_worth_a_retry(connected: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,9 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +34,19 @@ NO_ANSWER = r"the server did not answer within .* s; it may be frozen\. The sess
 def frozen(cluster: Cluster) -> Iterator[None]:
     """The whole server stands still; its kernel still takes what is sent to it."""
     assert cluster.pid is not None
-    stopped = [cluster.pid, *descendants(cluster.pid)]
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
+    processes = [cluster.pid, *descendants(cluster.pid)]
     try:
+        _signal(processes, signal.SIGSTOP)
         yield
     finally:
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
+        _signal(processes, signal.SIGCONT)
+
+
+def _signal(processes: Iterable[int], signal_number: signal.Signals) -> None:
+    """One that has ended since, as a worker of autovacuum, keeps no other from its signal."""
+    for pid in processes:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal_number)
 
 
 @pytest.fixture
