@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import signal
 import threading
 import time
 from collections import Counter
@@ -27,9 +26,9 @@ from relaybox.airflow.page.kept_answers import KeptAnswer
 from relaybox.airflow.page.turns import Turns, without_turn
 from relaybox.local.bench.unwell_link import UnwellLink
 from relaybox.local.clusters import Cluster
-from relaybox.local.processes import descendants
 from tests.airflow.connections import change_connection
 from tests.airflow.page_client import ORIGIN, PageServer, token_of
+from tests.support.freezing import frozen
 from tests.support.patience import patience
 from tests.support.services import add_route
 from tests.support.world import World, wait_until
@@ -82,17 +81,12 @@ def test_nothing_of_the_page_runs_in_airflows_threads(page: PageServer) -> None:
 @contextmanager
 def unwell(manner: str, link: UnwellLink, cluster: Cluster) -> Iterator[None]:
     """Hub is silent, or its server frozen."""
-    assert cluster.pid is not None
-    stopped = [cluster.pid, *descendants(cluster.pid)] if manner == "frozen" else []
-    if not stopped:
+    if manner == "frozen":
+        with frozen(cluster):
+            yield
+    else:
         link.change("silent")
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
-    try:
         yield
-    finally:
-        for pid in stopped:
-            os.kill(pid, signal.SIGCONT)
 
 
 async def _times(client: httpx.AsyncClient) -> list[float]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,34 +17,15 @@ import pytest
 from relaybox import errors, failpoints
 from relaybox.consumer.session import ConsumerSession, open_engine
 from relaybox.local.clusters import Cluster
-from relaybox.local.processes import descendants
 from relaybox.stores import connections
 from relaybox.stores.answer_limits import LimitedConnection
 from relaybox.stores.connections import connect
 from relaybox.stores.settings import STATEMENT_TIMEOUT_SECONDS
+from tests.support.freezing import frozen
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
 NO_ANSWER = r"the server did not answer within .* s; it may be frozen\. The session was ended\.$"
-
-
-@contextmanager
-def frozen(cluster: Cluster) -> Iterator[None]:
-    """The whole server stands still; its kernel still takes what is sent to it."""
-    assert cluster.pid is not None
-    processes = [cluster.pid, *descendants(cluster.pid)]
-    try:
-        _signal(processes, signal.SIGSTOP)
-        yield
-    finally:
-        _signal(processes, signal.SIGCONT)
-
-
-def _signal(processes: Iterable[int], signal_number: signal.Signals) -> None:
-    """One that has ended since, as a worker of autovacuum, keeps no other from its signal."""
-    for pid in processes:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal_number)
 
 
 @pytest.fixture
