@@ -171,7 +171,7 @@ ALLOWED = {
     "local/bench/unwell_link.py UnwellLink._serve OSError": "the client's link is closed: that tells",
     "local/bench/unwell_link.py _close suppress(OSError)": "the other end has closed it before",
     "local/bench/unwell_link.py _forward suppress(OSError)": "either end was closed: so is the other",
-    "monitoring/metrics.py _ask errors.RelayboxError": "relaybox_store_up and relaybox_hop_error tell",
+    "monitoring/metrics.py read_metrics_of errors.RelayboxError": "relaybox_store_up and relaybox_hop_error tell",
     "monitoring/overview.py _look errors.RelayboxError": "the next look at the store's status tells",
     "airflow/service_file.py _remove_leftovers suppress(OSError)": "a leftover that another task removed first",
     "local/airflow_client.py AirflowClient.is_healthy StackFailed": "no answer is the answer: not healthy yet",
@@ -210,6 +210,7 @@ ALLOWED = {
     "recovery/rebuilding.py _look errors.StoreNotInitialised": "an empty database is what a lost store begins with: it knows of nothing",
     "retention/segments.py _count psycopg2.errors.LockNotAvailable": "a hop that is busy is left for the next run",
     "routes/file.py _ValueReader._scalar ValueError": "recorded as a problem of the file",
+    "hops/progress.py _report RelayboxError": "a line of the log is left out: the copy itself tells what is wrong with the store",
     "hops/transfer.py _Run._plan errors.PlanRefused": "confirms and plans again, three times; the fourth is told",
 }
 """Handlers that neither raise nor look at what they caught, and why that is right."""
