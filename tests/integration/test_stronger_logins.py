@@ -73,6 +73,22 @@ TRAPS: Mapping[str, str] = {
         begin perform evil.rise(); return pg_catalog.to_regclass($1); end $$;
         do $$ begin execute format('alter database %%I set search_path = evil, pg_catalog', current_database()); end $$
     """,
+    "operator": """
+        create function evil.differs(integer, integer) returns boolean language plpgsql as $$
+        begin perform evil.rise(); return $1 operator(pg_catalog.<>) $2; end $$;
+        create operator evil.<> (leftarg = integer, rightarg = integer, function = evil.differs);
+        create function evil.equals(text, text) returns boolean language plpgsql as $$
+        begin perform evil.rise(); return $1 operator(pg_catalog.=) $2; end $$;
+        create operator evil.= (leftarg = text, rightarg = text, function = evil.equals);
+        create function evil.equals(oid, oid) returns boolean language plpgsql as $$
+        begin perform evil.rise(); return $1 operator(pg_catalog.=) $2; end $$;
+        create operator evil.= (leftarg = oid, rightarg = oid, function = evil.equals);
+        create function evil.equals(name, name) returns boolean language plpgsql as $$
+        begin perform evil.rise(); return $1 operator(pg_catalog.=) $2; end $$;
+        create operator evil.= (leftarg = name, rightarg = name, function = evil.equals);
+        grant usage on schema evil to public;
+        do $$ begin execute format('alter database %%I set search_path = evil, pg_catalog', current_database()); end $$
+    """,
 }
 
 
@@ -148,7 +164,7 @@ def test_a_superuser_is_seen_behind_another_role(trapped: World, tmp_path: Path,
         assert not rose(trapped)
 
 
-@pytest.mark.parametrize("trap", [one for one in TRAPS if one not in ("view", "search_path")])
+@pytest.mark.parametrize("trap", [one for one in TRAPS if one not in ("view", "search_path", "operator")])
 def test_the_traps_are_traps(trapped: World, trap: str) -> None:
     """A superuser who does what an init does is caught by each of them."""
     trapped.query(HUB, TRAPS[trap])
@@ -170,7 +186,12 @@ RIGHTS: Mapping[str, tuple[str, str]] = {
     "createdb": ("alter role deployer createdb", "it has createdb"),
     "replication": ("alter role deployer replication", "it has replication"),
     "bypassrls": ("alter role deployer bypassrls", "it has bypassrls"),
-    "membership": ("grant pg_read_all_data to deployer", "it is a member of pg_read_all_data"),
+    "membership": ("grant pg_read_all_data to deployer", "it has more of role pg_read_all_data (member"),
+    "a role of Relaybox": ("grant relaybox_driver to deployer", "it has more of role relaybox_driver (member"),
+    "admin option": (
+        "grant pg_monitor to app_owner; grant pg_monitor to deployer with admin option",
+        "it has more of role pg_monitor (member with admin option)",
+    ),
     "own table": ("create table public.theirs (); alter table public.theirs owner to deployer", "it has rights of its own on table public.theirs"),
     "a grant": ("create table public.theirs (); grant select on public.theirs to deployer", "it has rights of its own on table public.theirs"),
 }  # fmt: skip
@@ -181,7 +202,7 @@ def test_a_member_of_the_owner_with_another_right_is_refused(trapped: World, tmp
     """Without it the same login inits, and runs the script."""
     grant, said = RIGHTS[right]
     script = write_script(tmp_path, HUB)
-    trapped.query(SUPERUSER, "create role deployer login password 'secret' in role app_owner, relaybox_driver")
+    trapped.query(SUPERUSER, "create role deployer login password 'secret' in role app_owner")
     try:
         with logged_in(user="deployer"):
             assert invoke("init", HUB).exit_code == 0
@@ -194,7 +215,10 @@ def test_a_member_of_the_owner_with_another_right_is_refused(trapped: World, tmp
             )
         trapped.query(SUPERUSER, "grant usage, create on schema public to app_owner")
     finally:
-        trapped.query(SUPERUSER, "drop table if exists public.theirs; drop owned by deployer; drop role deployer")
+        trapped.query(
+            SUPERUSER,
+            "revoke pg_monitor from app_owner; drop table if exists public.theirs; drop owned by deployer; drop role deployer",
+        )
 
 
 def test_an_owner_who_can_not_log_in_gets_a_login(trapped: World) -> None:

@@ -133,8 +133,9 @@ def pin_settings(connection: Connection, settings: Mapping[str, str], *, store: 
     return any(is_pooled for _, _, is_pooled in rows)
 
 
+# Whoever owns the database sets its search_path, so until it is pinned every name has its schema: an operator too.
 _PIN = """
-select pg_catalog.set_config(s.name, s.value, pg_catalog.pg_backend_pid() <> %(told_pid)s)
+select pg_catalog.set_config(s.name, s.value, pg_catalog.pg_backend_pid() operator(pg_catalog.<>) %(told_pid)s)
 from rows from (
     pg_catalog.unnest(%(names)s), pg_catalog.unnest(%(values)s), pg_catalog.unnest(%(may_be_unknown)s)
 ) s (name, value, may_be_unknown)
@@ -142,7 +143,7 @@ where pg_catalog.current_setting(s.name, s.may_be_unknown) is not null;
 """
 
 _READ_BACK = """
-select s.name, pg_catalog.current_setting(s.name, true), pg_catalog.pg_backend_pid() <> %(told_pid)s
+select s.name, pg_catalog.current_setting(s.name, true), pg_catalog.pg_backend_pid() operator(pg_catalog.<>) %(told_pid)s
 from pg_catalog.unnest(%(names)s) s (name)
 """
 """A statement of its own, so that what it reads is what the next statement of the session meets."""

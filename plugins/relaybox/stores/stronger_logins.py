@@ -33,9 +33,14 @@ logins as (
 _MADE_BEFORE = "n.xmin is distinct from pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.xid"
 """A schema that this transaction made has nothing of its owner in it: no other session sees it."""
 
-# Roles of Relaybox have rights on stores only, all of which the owner has. Objects of the other databases are out of reach.
+# Those of Relaybox too: a role is the whole cluster's, and so gives rights on the stores of others. A role that the owner may grant is no
+# more than it can have. Objects of the other databases are out of reach.
 _STRONGER = """
-with {logins}, found as (
+with {logins}, privileges as (
+    select * from pg_catalog.unnest(array['member', 'usage', 'member with admin option', 'set'])
+        with ordinality p (privilege, number)
+    where p.privilege <> 'set' or pg_catalog.current_setting('server_version_num')::integer >= 160000
+), found as (
     select o.what, o.number, l.rolname as login, r.rolname as owner, r.rolcanlogin as may_log_in, case
         when l.rolsuper then 'it is a superuser'
         else pg_catalog.concat_ws(', ',
@@ -44,11 +49,17 @@ with {logins}, found as (
             case when l.rolreplication and not r.rolreplication then 'it has replication' end,
             case when l.rolbypassrls and not r.rolbypassrls then 'it has bypassrls' end,
             (
-                select 'it is a member of ' || pg_catalog.string_agg(pg_catalog.quote_ident(g.rolname), ', ' order by g.rolname)
-                from pg_catalog.pg_roles g
-                where g.oid not in (l.oid, r.oid) and pg_catalog.pg_has_role(l.oid, g.oid, 'member')
-                    and not pg_catalog.pg_has_role(r.oid, g.oid, 'member')
-                    and g.rolname !~ '^relaybox_(producer|consumer|reader|viewer|operator|driver)$'
+                select 'it has more of role ' || pg_catalog.string_agg(
+                    pg_catalog.quote_ident(g.rolname) || ' (' || g.more || ')', ', ' order by g.rolname
+                )
+                from (
+                    select g.rolname, pg_catalog.string_agg(p.privilege, ', ' order by p.number) as more
+                    from pg_catalog.pg_roles g
+                    join privileges p on pg_catalog.pg_has_role(l.oid, g.oid, p.privilege)
+                        and not pg_catalog.pg_has_role(r.oid, g.oid, p.privilege)
+                    where g.oid not in (l.oid, r.oid) and not pg_catalog.pg_has_role(r.oid, g.oid, 'member with admin option')
+                    group by g.rolname
+                ) g
             ),
             (
                 select 'it has rights of its own on ' || pg_catalog.min(pg_catalog.pg_describe_object(d.classid, d.objid, 0))

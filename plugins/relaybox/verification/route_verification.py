@@ -217,11 +217,13 @@ def _verify_leg(
     read_twice = twice_read(repeated.copies, differing) if leg.reads_outbox else ()
     in_log = {defect.message_id for defect in read_twice}
     in_two = [defect for defect in kept.doubled if defect.message_id not in in_log]
-    defects = (*kept.unbatched, *in_two, *read_twice, *differing)
+    of_batches = (*in_two, *read_twice, *differing)
+    defects = (*kept.unbatched, *of_batches)
     row_counts = [compared.row_counts(leg, piece) for piece in leg.pieces]
     sent = sum(source for source, _ in row_counts) + len(kept.unbatched) - len(read_twice) + adopted.changed_count
     received = sum(destination for _, destination in row_counts) + stranger_count + adopted.changed_count
-    lost = len({(defect.message_id, defect.log_position) for defect in defects if defect.kind in LOSSES})
+    # a message in no batch has no position, and may have the id of another one
+    lost = len(kept.unbatched) + len({(defect.message_id, defect.log_position) for defect in of_batches if defect.kind in LOSSES})
     return LegVerification(
         name=leg.name,
         source=leg.source.name,
