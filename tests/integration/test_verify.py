@@ -255,6 +255,24 @@ def test_a_committed_message_that_no_batch_holds_is_named(world: World) -> None:
     assert verification["end_to_end"]["reliability"] == pytest.approx(2 / 3)
 
 
+def test_messages_without_a_batch_that_share_an_id_are_counted_each(world: World) -> None:
+    """An application may repeat an id. Counted as one, they made more unique messages than were received."""
+    world.send("a")
+    world.transfer_all()
+    xid = world.value("airline", "select xid::text from relaybox.outbox limit 1")
+    shared = "00000000-0000-7000-8000-0000000000aa"
+    world.query(
+        "airline",
+        "insert into relaybox.outbox (xid, topic, sender, payload, message_id) "
+        "select %s::xid8, 'flights', 'UA', 'late ' || g, %s::uuid from generate_series(1, 3) g",
+        xid,
+        shared,
+    )
+    verification = verify(1)
+    assert named(verification["hops"][0]) == [("unbatched", shared)] * 3
+    assert verification["end_to_end"]["reliability"] == pytest.approx(1 / 4)
+
+
 def test_a_message_in_a_pair_that_was_skipped_wrongly_is_named(world: World) -> None:
     world.send("a")
     world.transfer_all()

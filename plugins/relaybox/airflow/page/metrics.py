@@ -36,7 +36,8 @@ class VisibleMetrics:
     """Which samples a user may see; asks for the user's right on each hop once.
 
     Of a hop: who may read it. Of a route: who may read all its hops. Of a stream, its subscriptions and dead letters: who may read
-    all hops of a route that has the stream. Of a store: who may read a hop that begins or ends there.
+    all hops of a route that has the stream. Of a store, and of the topics there that no hop reads: who may read a hop that begins or
+    ends there.
     """
 
     def __init__(self, routes: Routes, rights: Rights) -> None:
