@@ -107,7 +107,7 @@ SIZE := 200,50
 
 .PHONY: test-slots
 test-slots: $(INSTALLED) ## Start new work beside 200 hops that linger and 50 open replays, with four slots (SIZE=200,50)
-	RELAYBOX_SLOTS_SIZE=$(SIZE) $(BIN)/pytest -s tests/airflow/test_slots.py $(ARGS)
+	RELAYBOX_SLOTS_SIZE=$(SIZE) $(BIN)/pytest -s tests/airflow/test_slots.py tests/airflow/busy_slots.py $(ARGS)
 
 .PHONY: test-airflow-actions
 test-airflow-actions: $(INSTALLED) ## Do everything to a transfer that Airflow can, in every state (ARGS="-k clear")

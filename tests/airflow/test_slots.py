@@ -6,10 +6,9 @@ RELAYBOX_SLOTS_SIZE=200,50 (hops, replays) makes it the size of a large deployme
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +16,7 @@ from urllib.parse import quote
 import pytest
 
 from relaybox.consumer import Consumer
+from relaybox.errors import StackFailed
 from relaybox.local.clusters import Cluster
 from tests.airflow.system import ARRIVE_SECONDS, System, running_system
 from tests.support.patience import patience
@@ -66,15 +66,23 @@ def system(clusters: Mapping[str, Cluster], tmp_path_factory: pytest.TempPathFac
     directory = tmp_path_factory.mktemp("slots")
     with running_system(clusters, directory, route=ROUTE, pauses=(), prepare=prepare, environment=SETTINGS) as system:
         wait_until(
-            lambda: system.client.get("dags", limit=1, tags="relaybox")["total_entries"] >= 5 * HOPS + 7,
+            lambda: count_dags(system) >= 5 * HOPS + 7,
             "Airflow has all DAGs",
             deadline_seconds=ARRIVE_SECONDS,
             poll_seconds=0.5,
-            progress=lambda: system.client.get("dags", limit=1, tags="relaybox")["total_entries"],
+            progress=lambda: count_dags(system),
         )
         start_seconds(system, "flights")  # the first task of a worker imports everything
         wait_until_slots_are_free(system)
         yield system
+
+
+def count_dags(system: System) -> int:
+    """Those that Airflow has read; 0 while its API server, which has just started on a busy machine, answers with an error."""
+    try:
+        return int(system.client.get("dags", limit=1, tags="relaybox")["total_entries"])
+    except StackFailed:
+        return 0
 
 
 def start_seconds(system: System, of: str) -> float:
@@ -115,27 +123,6 @@ def wait_until_slots_are_free(system: System) -> None:
     )
 
 
-@contextmanager
-def flowing(world: World, topics: list[str]) -> Iterator[None]:
-    """A message of each topic every half second: no hop of them is ever idle."""
-    ended = threading.Event()
-
-    def produce() -> None:
-        with world.session(autocommit=True) as session, session.cursor() as cursor:
-            while not ended.wait(0.5):
-                cursor.execute(
-                    "insert into relaybox.outbox (topic, sender, payload) select t, 'flow', 'f' from unnest(%s) t", (topics,)
-                )
-
-    thread = threading.Thread(target=produce, name="flow")
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
 def test_hops_that_linger_hold_no_slot(system: System) -> None:
     """All have moved messages and would wait for more for an hour. New work starts within five seconds."""
     for number in range(1, HOPS + 1):
@@ -150,28 +137,6 @@ def test_hops_that_linger_hold_no_slot(system: System) -> None:
     )
     wait_until_slots_are_free(system)
     assert measured(start_seconds(system, "flights")) <= patience(START_SECONDS)
-
-
-def test_hops_whose_messages_flow_give_a_slot_to_one_that_waits(system: System) -> None:
-    """Every slot has a driver that is never idle. The driver that leaves comes back when it has its turn: nothing is lost."""
-    busy = [topic(number) for number in range(1, SLOTS + 1)]
-    with flowing(system.world, busy):
-        wait_until(
-            lambda: {task["dag_id"] for task in tasks_in(system, "running")} == {f"relaybox_transfer__{name}_1" for name in busy},
-            "every slot has a driver",
-            deadline_seconds=ARRIVE_SECONDS,
-            poll_seconds=0.2,
-        )
-        seconds = [start_seconds(system, of) for of in ("flights", topic(HOPS))]
-    assert measured(*seconds) <= patience(START_SECONDS)
-    for name in busy:
-        sent = system.world.value("airline", "select count(*) from relaybox.outbox where topic = %s", name)
-        arrived = "select published_position from relaybox_internal.hop_in where hop = %s"
-        wait_until(
-            lambda: system.world.value(STORE, arrived, f"{name}/1") == sent,  # noqa: B023
-            f"all of {name} arrived",
-            deadline_seconds=ARRIVE_SECONDS,
-        )
 
 
 def test_replays_wait_in_the_triggerer_whatever_becomes_of_it(system: System) -> None:
