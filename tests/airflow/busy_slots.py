@@ -9,9 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.airflow.system import System
-from tests.airflow.test_slots import (
-    ARRIVE_SECONDS,
+from tests.airflow.slot_system import (
     HOPS,
     SLOTS,
     START_SECONDS,
@@ -22,6 +20,7 @@ from tests.airflow.test_slots import (
     tasks_in,
     topic,
 )
+from tests.airflow.system import ARRIVE_SECONDS, System
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 

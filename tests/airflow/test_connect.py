@@ -160,9 +160,9 @@ def test_a_server_with_our_setting_ends_the_work_of_a_task_that_nobody_follows(
             slow.query(
                 "hub",
                 "alter function public.slow() rename to slow_; create function public.slow() returns trigger"
-                " language plpgsql as $$ begin perform pg_sleep(3); return new; end $$",
+                " language plpgsql as $$ begin perform pg_sleep(6); return new; end $$",
             )
-            assert_work_ends(slow)
+            assert_work_ends(slow, within_seconds=patience(RUN_ENDS_SECONDS))
 
 
 def test_a_server_that_dies_fails_the_task_and_the_next_try_succeeds(

@@ -123,7 +123,7 @@ def test_many_triggers_of_a_store_share_one_session(connected: World) -> None:
     for name in names:
         connected.query(STORE, "select relaybox.subscribe(%s, 'flights')", name)
     deliver(connected, 1)
-    sessions = "select count(*) from pg_stat_activity where application_name = 'relaybox watch' and datname = current_database()"
+    sessions = "select count(*) from pg_stat_activity where application_name = 'relaybox subscription watch' and datname = current_database()"
 
     async def run() -> int:
         manager = SharedStreamManager()
