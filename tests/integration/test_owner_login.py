@@ -27,8 +27,8 @@ def test_an_owner_sees_open_transactions_of_others_with_pg_read_all_stats(owned:
     assert invoke("init").exit_code == 0
     with psycopg2.connect(service="administer_airline") as applications, applications.cursor() as cursor:
         cursor.execute("insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'open')")
-        assert f"{OLDEST} 0\n" in invoke("metrics").stdout
+        assert f"{OLDEST} 0.0\n" in invoke("metrics").stdout
         owned.query("administer_airline", "grant pg_read_all_stats to app_owner")
-        wait_until(lambda: f"{OLDEST} 0\n" not in invoke("metrics").stdout, "the transaction is seen")
+        wait_until(lambda: f"{OLDEST} 0.0\n" not in invoke("metrics").stdout, "the transaction is seen")
         applications.rollback()
     applications.close()

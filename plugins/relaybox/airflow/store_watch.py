@@ -58,7 +58,7 @@ class StoreQuestion(Generic[Answer]):
 
 async def watch_store(connection_id: str, *, watch: Watch) -> AsyncGenerator[Mapping[str, HopPoll]]:
     """Yields what each poll saw of every hop that leaves the store, without end: see poll_store."""
-    async with aclosing(poll_store(connection_id, _WORK_OF_HOPS, watch=watch)) as polls:
+    async with aclosing(poll_store(connection_id, WORK_OF_HOPS, watch=watch)) as polls:
         async for sightings in polls:
             yield sightings
 
@@ -156,7 +156,7 @@ def _question(application_name: str, query: str) -> StoreQuestion[Mapping[str, H
     return StoreQuestion(application_name, ask, lambda found: any(one.has_work for one in found.values()))
 
 
-_WORK_OF_HOPS = _question(
+WORK_OF_HOPS = _question(
     "relaybox watch",
     """
     select h.hop, h.has_work, h.has_work and relaybox_internal.hop_is_driven(h.hop)
