@@ -116,6 +116,8 @@ OF_ITS_OWN = {
     "recovery/new_generation.py": "inserts many rows with one statement, in a cursor of the session",
     "retention/segments.py": "passes over a hop that is locked, in a cursor of the session",
     "streams/senders.py": "tells a role that is not there from other errors, in a cursor of the session",
+    "stores/producer_sessions.py": "pins settings within the transaction of an application, in a cursor of its session",
+    "subscriptions/replays.py": "reads the open ranges in the cursor of the triggerer",
 }
 """Modules of the core that use cursors, and why."""
 
