@@ -36,6 +36,9 @@ SLOW_RECEIPTS = """
 create function public.slow() returns trigger language plpgsql as $$ begin perform pg_sleep(1); return new; end $$;
 create trigger slow before insert on relaybox_internal.receipt for each row execute function public.slow();
 """
+SLOWER_RECEIPTS = """
+create or replace function public.slow() returns trigger language plpgsql as $$ begin perform pg_sleep(6); return new; end $$
+"""
 FAST_RECEIPTS = "drop trigger slow on relaybox_internal.receipt"
 
 
@@ -157,11 +160,7 @@ def test_a_server_with_our_setting_ends_the_work_of_a_task_that_nobody_follows(
         with task_process(slow, log=tmp_path / "task.log") as process:
             process.kill()
             process.wait()
-            slow.query(
-                "hub",
-                "alter function public.slow() rename to slow_; create function public.slow() returns trigger"
-                " language plpgsql as $$ begin perform pg_sleep(6); return new; end $$",
-            )
+            slow.query("hub", SLOWER_RECEIPTS)
             assert_work_ends(slow, within_seconds=patience(RUN_ENDS_SECONDS))
 
 
