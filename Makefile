@@ -45,12 +45,19 @@ check: $(INSTALLED) ## Check what differs from the last commit, in under a minut
 	@$(BIN)/python -m tests.support.changed $(ARGS)
 
 .PHONY: test
-test: lint $(TEST_NEEDS) $(SPARK_CLASSES) ## Lint, then run the tests (ARGS="-k name" selects)
+test: lint $(TEST_NEEDS) $(SPARK_CLASSES) ## Lint, then run the tests of every change (ARGS="-k name" selects among all)
 ifeq ($(strip $(ARGS)),)
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=recurse test-systems test-crashes test-stores
+	@$(THIRDS)
 else
 	$(BIN)/pytest $(ARGS)
 endif
+
+.PHONY: test-all
+test-all: lint $(TEST_NEEDS) $(SPARK_CLASSES) ## Lint, then run all tests, those that are marked thorough too
+	@$(THIRDS) CHOSEN=
+
+THIRDS := $(MAKE) --no-print-directory --jobs=3 --output-sync=recurse test-systems test-crashes test-stores
+CHOSEN := -m 'not thorough'
 
 # The thirds of the suite run side by side: mostly they wait, for Airflow and Spark, for servers that crash, for commits.
 SYSTEMS := tests/airflow tests/benchmarks tests/spark tests/unit
@@ -58,15 +65,15 @@ CRASHES := tests/faults tests/delivery tests/mutants tests/model
 
 .PHONY: test-systems
 test-systems: $(INSTALLED) ## The tests that start Airflow, Spark or a benchmark, and those without a store
-	$(BIN)/pytest $(SYSTEMS)
+	$(BIN)/pytest $(CHOSEN) $(SYSTEMS)
 
 .PHONY: test-crashes
 test-crashes: $(INSTALLED) ## The tests that inject faults, and those that compare with brute force or a model
-	$(BIN)/pytest $(CRASHES)
+	$(BIN)/pytest $(CHOSEN) $(CRASHES)
 
 .PHONY: test-stores
 test-stores: $(INSTALLED) ## All other tests
-	$(BIN)/pytest $(addprefix --ignore=,$(SYSTEMS) $(CRASHES))
+	$(BIN)/pytest $(CHOSEN) $(addprefix --ignore=,$(SYSTEMS) $(CRASHES))
 
 .PHONY: test-versions
 test-versions: $(INSTALLED) postgres-versions ## Run the core of the suite on Postgres 14, 15, 16 and 17 (ARGS="14 -- -k fifo")

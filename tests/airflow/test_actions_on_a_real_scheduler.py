@@ -25,6 +25,8 @@ from tests.airflow.system import ARRIVE_SECONDS, System, running_system
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
+pytestmark = pytest.mark.thorough
+
 REPLAY_DAG, REDRIVE_DAG = "relaybox_replay__flights", "relaybox_redrive__flights"
 RETRIES = {"attempts": 6, "delay_seconds": 1, "backoff": 1.0, "max_delay_seconds": 1}
 ROUTE = {"runner": "threads", "limits": {"linger_seconds": 5}, "retries": RETRIES}

@@ -34,6 +34,8 @@ from tests.support.postgres_versions import package_versions, server_binaries
 from tests.support.spark_session import spark_session
 from tests.support.world import STORES, World, routes_file, wait_until
 
+pytestmark = pytest.mark.thorough
+
 ALL = [Store(name=store, service=store, connection=f"relaybox_{store}") for store in STORES]
 LOGIN = "mover"
 Serve = Callable[[Mapping[str, Mapping[str, str]]], None]

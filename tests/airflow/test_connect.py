@@ -28,6 +28,8 @@ from tests.airflow.connect_server import connect_server
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
+pytestmark = pytest.mark.thorough
+
 SLICES = 60
 RUN_ENDS_SECONDS = 30.0
 """No work goes on so long after its task."""

@@ -18,6 +18,8 @@ from tests.airflow.rotating_logins import RotatingLogin, rotating_login
 from tests.support.spark_session import spark_session
 from tests.support.world import STORES, World
 
+pytestmark = pytest.mark.thorough
+
 ALL = [Store(name=store, service=store, connection=f"relaybox_{store}") for store in STORES]
 
 MOMENTS: dict[str, Callable[[Progress], bool]] = {

@@ -88,7 +88,9 @@ def test_inserted_messages_reach_the_last_store_without_a_click(moved: System) -
 
 def test_g7_the_graph_shows_the_cascade(moved: System) -> None:
     """Each hop's success triggers the next, and the confirmations go back to the origin: every asset has its event."""
-    events = [event for event in moved.asset_events() if event["source_dag_id"] != "relaybox_watch"]  # it may have been time for it
+    events = [
+        event for event in moved.asset_events() if event["source_dag_id"] != "relaybox_watch"
+    ]  # it may have been time for it
     newest = {event["name"].removeprefix("relaybox/"): event for event in events}
     assert set(newest) - {"flights/2/work"} == set(ASSETS), "the second hop is triggered by the first, or by its own work"
     assert newest["flights/2/log"]["extra"] == {"batch": 3, "log_position": FIRST_COUNT}

@@ -8,6 +8,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from urllib.parse import quote
 
+import pytest
+
 from relaybox.consumer import Consumer
 from tests.airflow.slot_system import (
     HOPS,
@@ -25,6 +27,8 @@ from tests.airflow.slot_system import (
 from tests.airflow.system import ARRIVE_SECONDS, System
 from tests.support.patience import patience
 from tests.support.world import wait_until
+
+pytestmark = pytest.mark.thorough
 
 __all__ = ["system"]
 

@@ -17,6 +17,8 @@ from relaybox.local.processes import descendants, is_alive, working_directory
 from tests.support.patience import patience
 from tests.support.world import wait_until
 
+pytestmark = pytest.mark.thorough
+
 METADATA = "lifecycle_metadata"
 DAG = """
 import subprocess

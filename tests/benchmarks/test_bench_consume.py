@@ -12,6 +12,8 @@ from rich.console import Console
 from relaybox import errors
 from relaybox.local.bench.consume import CONTESTANTS, run_bench_consume
 
+pytestmark = pytest.mark.thorough
+
 
 def test_every_contestant_reads_every_message_in_every_round(tmp_path: Path) -> None:
     printed = io.StringIO()

@@ -17,6 +17,8 @@ from relaybox.local.bench.hop import run_bench
 from relaybox.local.bench.report import HOP, PIPES, STEPS, SYNCS, TITLES
 from relaybox.local.bench.stores import SETTINGS, open_bench_stores
 
+pytestmark = pytest.mark.thorough
+
 MESSAGES, ROUNDS = 20_000, 3
 
 

@@ -20,6 +20,8 @@ from relaybox.local.processes import tree_cpu_seconds
 from relaybox.routes import Hop
 from tests.support.world import wait_until
 
+pytestmark = pytest.mark.thorough
+
 DELAY_SECONDS = 1.0
 
 

@@ -12,6 +12,8 @@ from rich.console import Console
 from relaybox import errors
 from relaybox.local.bench.retention import PHASES, run_bench_retention
 
+pytestmark = pytest.mark.thorough
+
 
 def test_every_turn_drops_what_it_filled_in_every_phase(tmp_path: Path) -> None:
     printed = io.StringIO()

@@ -14,6 +14,8 @@ from tests.delivery.histories import LOGS, History
 from tests.delivery.stored import StoredStream
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 SIZE = 500 if int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0")) >= 200 else 40
 
 READ = """

@@ -20,6 +20,8 @@ from tests.delivery.producing import Producers
 from tests.delivery.stored import FORGET
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 EXAMPLES = max(2, int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0")) // 36)
 """Of each order, or pair of orders. The first one is always the simplest: hardly anything happens in it."""
 

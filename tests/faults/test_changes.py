@@ -21,6 +21,8 @@ from tests.faults.restores import RESTORES, Databases, restore
 from tests.faults.stores import UNDISTURBED
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "4"))
 STEPS = 25
 

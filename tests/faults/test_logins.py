@@ -12,6 +12,8 @@ import pytest
 from tests.faults.login_cells import PASSWORDS, RIGHTS, STRUCK, LoginCell, all_login_cells, run_login_cell
 from tests.faults.sites import Clusters
 
+pytestmark = pytest.mark.thorough
+
 SAMPLE = [
     *(LoginCell(what, failpoint) for what, failpoint in zip(PASSWORDS, STRUCK[1::7], strict=False)),
     *(

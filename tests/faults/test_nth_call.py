@@ -21,6 +21,8 @@ from tests.faults.nth_call import FAULTS, Call, Fault, Run
 from tests.support.breaking import FirstSlices
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 EVERY_FAULT = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0")) >= 200
 """Every call with every fault (make test-faults); otherwise every call with one fault in turn, every COMMIT with the lost answers."""
 

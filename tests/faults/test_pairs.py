@@ -10,6 +10,8 @@ from tests.faults.pair_run import run_pair
 from tests.faults.pairs import Pair, Part, draw_pair
 from tests.faults.sites import Clusters
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("pair", [draw_pair(seed) for seed in range(1, 9)], ids=str)
 def test_pair(pair: Pair, sides: Clusters, cell_directory: Path) -> None:

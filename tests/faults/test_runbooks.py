@@ -23,6 +23,8 @@ from tests.support.runbooks import RUNBOOKS, run_blocks
 from tests.support.standby import base_backup, start_standby
 from tests.support.world import World, routes_file, wait_until
 
+pytestmark = pytest.mark.thorough
+
 DATABASE = "store"
 SETTINGS = {"shared_buffers": "16MB", "max_connections": "40", "recovery_init_sync_method": "syncfs"}
 

@@ -17,6 +17,8 @@ from tests.faults.setting_cells import CONDITIONS, FAILPOINTS, SettingCell, all_
 from tests.faults.settings import AT_ONCE, DECISIVE, EXEMPT, HARMLESS, Setting, set_for_servers
 from tests.faults.sites import Clusters, administer
 
+pytestmark = pytest.mark.thorough
+
 SAMPLE = [
     *(cell for cell in together() if cell.condition in {"init", "midway"}),
     *(cell for cell in all_setting_cells() if str(cell) == "default_transaction_isolation = serializable-midway"),

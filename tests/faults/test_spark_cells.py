@@ -19,6 +19,8 @@ from tests.support.spark_session import spark_session
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+pytestmark = pytest.mark.thorough
+
 MESSAGES = int(os.environ.get("SPARK_CELL_MESSAGES", "1600"))
 
 

@@ -13,6 +13,8 @@ from tests.faults.hop_machine import HopMachine
 from tests.faults.lives import in_lives, lives_of
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "25"))
 STEPS = 30
 

@@ -14,6 +14,8 @@ from tests.faults.prefixes import Outcome
 from tests.faults.recorded_run import Recording
 from tests.faults.wal_prefix import SIDES, recorded, summarise, try_prefixes
 
+pytestmark = pytest.mark.thorough
+
 SEED = 7
 
 

@@ -22,6 +22,8 @@ from tests.support.runbooks import RUNBOOKS, read_blocks, run_blocks
 from tests.support.streams import STORE, ack, deliver
 from tests.support.world import STORES, World, insert, wait_until
 
+pytestmark = pytest.mark.thorough
+
 ALARMS = yaml.safe_load((Path(__file__).parents[2] / "docs/alerts.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
 
 

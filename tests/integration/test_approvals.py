@@ -21,6 +21,8 @@ from tests.support.services import break_service, read_service
 from tests.support.streams import STORE, deliver
 from tests.support.world import World, wait_until
 
+pytestmark = pytest.mark.thorough
+
 CONSUMER, DRIVER = "approved_consumer", "approved_driver"
 
 AGAIN = (

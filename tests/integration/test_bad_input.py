@@ -28,6 +28,8 @@ from tests.support.services import break_service, read_service
 from tests.support.standby import start_standby
 from tests.support.world import World, insert, routes_file, wait_until
 
+pytestmark = pytest.mark.thorough
+
 MESSAGE_ID = "01a1fc57-61bd-7659-92d2-53639fb0a769"
 
 

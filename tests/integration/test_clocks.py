@@ -19,6 +19,8 @@ from tests.support.clocks import PLACES, SHIFTED, Place, chosen_runs, parse, shi
 from tests.support.patience import patience
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 ASK = """
 import sys

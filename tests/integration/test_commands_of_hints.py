@@ -22,6 +22,8 @@ from tests.support.senders import declare, send_caused
 from tests.support.streams import STORE, deliver
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 HOSTILE = [
     "x; touch ran #",
     "$(touch ran)",

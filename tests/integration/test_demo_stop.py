@@ -15,6 +15,8 @@ from relaybox.local.processes import descendants, is_alive, wait_until_gone
 from tests.support.patience import patience
 from tests.support.world import wait_until
 
+pytestmark = pytest.mark.thorough
+
 DEMO = (
     "import sys, pathlib; from relaybox.local.demo.run import run_demo; sys.exit(run_demo(directory=pathlib.Path(sys.argv[1])))"
 )

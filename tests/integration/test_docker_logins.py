@@ -14,6 +14,8 @@ from relaybox.local.clusters import Cluster, create_cluster, postgres_program, w
 from tests.support.cli import invoke
 from tests.support.world import STORES, World, routes_file
 
+pytestmark = pytest.mark.thorough
+
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 LOGINS = ("relaybox", "relaybox_page", "relaybox_triggerer")
 

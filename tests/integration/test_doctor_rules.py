@@ -21,6 +21,8 @@ from tests.support.services import break_service
 from tests.support.stores import make_cluster, start_cluster
 from tests.support.world import World, routes_file, wait_until
 
+pytestmark = pytest.mark.thorough
+
 
 def found(store: str = "hub") -> dict[str, list[tuple[str, str, str]]]:
     """By check what is not ok: severity, what, next step."""

@@ -20,6 +20,8 @@ from tests.support.services import break_service, read_service
 from tests.support.standby import start_standby
 from tests.support.world import World, wait_until
 
+pytestmark = pytest.mark.thorough
+
 EXIT_CODES = {"notice": 0, "warning": 3, "error": 1}
 RELOAD = "select pg_reload_conf()"
 

@@ -15,6 +15,8 @@ from tests.support.cli import invoke
 from tests.support.services import break_service
 from tests.support.world import STORES, World, routes_file
 
+pytestmark = pytest.mark.thorough
+
 COUNT = 25
 REFUSED = (
     "insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'forged')",

@@ -11,6 +11,8 @@ from tests.support.streams import STORE, deliver
 from tests.support.subscription_roles import bind, bind_subscriptions, login
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 ENDED = 63_000
 
 QUERIES = {

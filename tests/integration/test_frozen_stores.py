@@ -25,6 +25,8 @@ from tests.support.freezing import frozen
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
+pytestmark = pytest.mark.thorough
+
 NO_ANSWER = r"the server did not answer within .* s; it may be frozen\. The session was ended\.$"
 
 

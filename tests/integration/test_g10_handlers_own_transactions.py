@@ -17,6 +17,8 @@ from relaybox.consumer import Consumer, Message
 from tests.support.streams import STORE, deliver
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 GONE = "the handler committed or rolled back the transaction"
 FAULTY = 3
 """The stream position whose handler ends the transaction."""

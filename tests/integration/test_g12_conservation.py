@@ -15,6 +15,8 @@ from relaybox.stores.schema import open_store
 from tests.support.cli import invoke
 from tests.support.world import STORES, World, insert
 
+pytestmark = pytest.mark.thorough
+
 NOTHING_ARRIVED = DestinationState(
     log_id=1, generation=1, batch=0, log_position=0, plan_id=None, copied_plan_ids=(), store_id=str(uuid4()), source_id=None
 )

@@ -14,6 +14,8 @@ from relaybox.verification.route_verification import verify_route
 from tests.support.backups import Backups, another_cluster
 from tests.support.world import STORES, World
 
+pytestmark = pytest.mark.thorough
+
 SHIFT = 1_000_000
 """So many transactions more than this cluster will use for long had the one that the outbox came from."""
 

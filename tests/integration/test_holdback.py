@@ -13,6 +13,8 @@ from tests.support.senders import declare, reasons, send_caused, send_numbered, 
 from tests.support.services import break_service, read_service
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 SENDER_KEYS = {
     "sender", "epoch", "origin", "delivered_through", "missing", "held_count", "first_held_index", "held_since", "stalled_after",
     "stalled_reason", "waiting_count", "causes", "repairs",

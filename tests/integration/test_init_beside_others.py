@@ -18,6 +18,8 @@ from relaybox.stores.schema import StoreInitialised, initialise_store
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
+pytestmark = pytest.mark.thorough
+
 STORE = "hub"
 OTHERS = """
 create schema app;

@@ -25,6 +25,8 @@ from tests.support.patience import patience
 from tests.support.services import break_service, read_service
 from tests.support.world import STORES, World, routes_file, wait_until
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def empty(databases: Mapping[str, Mapping[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:

@@ -23,6 +23,8 @@ from tests.support.psql import run_psql, start_psql
 from tests.support.services import break_service, read_service
 from tests.support.world import STORES, World, routes_file, wait_until
 
+pytestmark = pytest.mark.thorough
+
 DROP = "drop schema if exists relaybox, relaybox_internal cascade"
 
 

@@ -13,6 +13,8 @@ from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.stores.schema import initialise_store
 from tests.support.world import STORES, World, routes_file
 
+pytestmark = pytest.mark.thorough
+
 EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0"))
 SPARSE_ROUNDS, SPARSE_ROWS = (10, 1_000_000) if EXAMPLES >= 2000 else (5, 10_000)
 """Of the test of one large set: batches, and random indexes in each."""

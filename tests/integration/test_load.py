@@ -18,6 +18,8 @@ from relaybox.stores.schema import initialise_store
 from tests.support.patience import patience
 from tests.support.world import World, insert
 
+pytestmark = pytest.mark.thorough
+
 OPEN_WRITERS = 500
 BACKLOG_ROWS = int(os.environ.get("RELAYBOX_TEST_BACKLOG_ROWS", "200000"))
 """Of the giant backlog; `make test-faults` asks for more."""

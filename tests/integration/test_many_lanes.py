@@ -13,6 +13,8 @@ from relaybox.subscriptions.subscriptions import LISTING
 from tests.support.streams import STORE, deliver
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 OTHERS = 313
 LANES = 64
 NEAR = 40

@@ -10,6 +10,8 @@ from tests.support.cli import invoke
 from tests.support.senders import reasons, stream
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 IDS = {42: str(uuid5(NAMESPACE_OID, "order 42")), 43: str(uuid5(NAMESPACE_OID, "order 43"))}
 """Ids that anybody can compute who knows the number of an order."""
 

@@ -30,6 +30,8 @@ from tests.support.services import break_service, read_service
 from tests.support.streams import deliver
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 SLICE_SESSION = "relaybox flights/1 b1 s1 a1"
 
 

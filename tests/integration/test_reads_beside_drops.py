@@ -14,6 +14,8 @@ from relaybox.subscriptions.subscriptions import LISTING
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
+pytestmark = pytest.mark.thorough
+
 READS = {
     "log": "select log_position from relaybox.read_log('flights/1', %s)",
     "stream": "select stream_position from relaybox.read_stream('flights', %s)",

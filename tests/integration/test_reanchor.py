@@ -24,6 +24,8 @@ from tests.support.cli import invoke
 from tests.support.senders import declare, send_numbered, stream
 from tests.support.world import STORES, World, insert
 
+pytestmark = pytest.mark.thorough
+
 
 def reanchor(world: World, hop: int = 0) -> ReanchorResult:
     return reanchor_hop(world.route.hops[hop], world.routes, recorded_by="test", reason="a test", dry_run=False)

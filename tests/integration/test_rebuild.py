@@ -28,6 +28,8 @@ from tests.support.patience import patience
 from tests.support.runbooks import run_blocks
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 ROWS = int(os.environ.get("RELAYBOX_TEST_REBUILD_ROWS", "2000"))
 """Messages of the test that measures; issue 5 asks for two million."""
 

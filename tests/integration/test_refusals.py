@@ -18,6 +18,8 @@ from relaybox.stores.connections import connect
 from relaybox.stores.refusals import Refusal, ask_again
 from tests.support.patience import patience
 
+pytestmark = pytest.mark.thorough
+
 FINAL = ("28000", "28P01", "3D000", "42501", "42704", "22023", "0A000")
 PASSING = ("53300", "57P03", "57P01", "53200", "58000", "08P01", "XX000")
 

@@ -33,6 +33,8 @@ from tests.release.traces import check_traces, find_index_traces
 from tests.support.patience import patience
 from tests.support.world import wait_until
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 VERSION = relaybox.__version__
 NAMES = {

@@ -27,6 +27,8 @@ from tests.support.patience import patience
 from tests.support.services import break_service, read_service
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 STORE = "hub"
 
 RIGHTS = """

@@ -17,6 +17,8 @@ from tests.integration.restores import PATH, Chain
 from tests.support.disposal import discard
 from tests.support.world import SMALL_SEGMENTS
 
+pytestmark = pytest.mark.thorough
+
 _numbers = itertools.count(1)
 
 MakeChain = Callable[..., Chain]

@@ -14,6 +14,8 @@ from tests.support.breaking import transfer_until
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
+pytestmark = pytest.mark.thorough
+
 REGISTER = "select relaybox_internal.register_hop_out('{hop}', 'hub', {upstream}, {topics}, 'cascade')"
 PLAN_AGAIN = """
 select relaybox_internal.record_batch(

@@ -15,6 +15,8 @@ from relaybox.outbox import Draft, put_once
 from relaybox.stores.schema import initialise_store
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 INSERT = "insert into relaybox.outbox (topic, sender, payload) values ('flights', %s, %s) returning message_id"
 AS_BA, AS_UA = (
     f"insert into relaybox.outbox (topic, sender, payload) values ('flights', '{sender}', 'x')" for sender in ("BA", "UA")

@@ -14,6 +14,8 @@ from relaybox.stores.connections import connect, open_session
 from relaybox.stores.settings import PLANNER_SETTINGS, duration
 from tests.support.world import STORES, World
 
+pytestmark = pytest.mark.thorough
+
 ISOLATIONS = ("repeatable read", "serializable")
 
 

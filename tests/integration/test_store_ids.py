@@ -27,6 +27,8 @@ from tests.support.cli import invoke
 from tests.support.services import break_service, read_service
 from tests.support.world import World, wait_until
 
+pytestmark = pytest.mark.thorough
+
 OtherDatabase = Callable[[str], str]
 
 

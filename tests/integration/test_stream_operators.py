@@ -25,6 +25,8 @@ from tests.support.subscription_roles import (
 )
 from tests.support.world import World, wait_until
 
+pytestmark = pytest.mark.thorough
+
 OPERATORS = ("ops_flights", "ops_crew", "ops_none", "ops_plain", "ops_member", "ops_heir")
 STREAM_OF = {"ops_flights": "flights", "ops_crew": "crew", "ops_plain": "flights"}
 FETCHING = tuple(f"relaybox.{name}(" for name in ("subscribe", "fetch", "ack", "nack", "release"))

@@ -18,6 +18,8 @@ from tests.support.psql import run_psql, start_psql
 from tests.support.services import break_service, read_service
 from tests.support.world import World, wait_until
 
+pytestmark = pytest.mark.thorough
+
 HUB = "hub"
 SUPERUSER = "administer_hub"
 

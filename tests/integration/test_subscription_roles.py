@@ -16,6 +16,8 @@ from tests.support.streams import STORE, deliver
 from tests.support.subscription_roles import CALLS, SEEN, ask, bind, bind_subscriptions, letter_of, login, refusal, unbind
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 LOGINS = ("app_billing", "app_audit", "app_free", "app_member")
 
 

@@ -19,6 +19,8 @@ from tests.support.init_scripts import init_by_script
 from tests.support.patience import patience
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 STORE = "hub"
 
 _PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"

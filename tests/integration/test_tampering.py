@@ -18,6 +18,8 @@ from tests.support.senders import declare, send_numbered
 from tests.support.tampering import HOP, SECTIONS, STATUS, TRANSFER, VERIFY, Tampering, tables
 from tests.support.world import World, routes_file
 
+pytestmark = pytest.mark.thorough
+
 PAGE = Path(__file__).parents[2] / "docs" / "tampering.md"
 MARK = "<!-- The rest is made by tests/integration/test_tampering.py. -->"
 WORLDS = {"kept": 0, "cleaned": 0, "reanchored": 0, "backlog": 2}

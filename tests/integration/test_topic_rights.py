@@ -16,6 +16,8 @@ from tests.support.services import break_service, read_service
 from tests.support.streams import STORE, deliver
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 ODD = "Röle 'x\"; drop"
 LOGINS = ("app_flights", "app_crew", "app_all", "app_none", "app_member", ODD)
 

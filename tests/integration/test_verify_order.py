@@ -14,6 +14,8 @@ from tests.support.cli import invoke
 from tests.support.senders import declare, send_caused, send_numbered, skip, stream
 from tests.support.world import World
 
+pytestmark = pytest.mark.thorough
+
 NONE = dict.fromkeys(VIOLATIONS, 0)
 
 

@@ -21,6 +21,8 @@ from tests.mutants.mutants import (
     require_under_test,
 )
 
+pytestmark = pytest.mark.thorough
+
 MUTANTS = read_mutants()
 HARMLESS = "# nothing is broken\n# tests: tests/unit/test_batches.py\n--- /dev/null\n+++ b/nothing.txt\n@@ -0,0 +1 @@\n+nothing\n"
 

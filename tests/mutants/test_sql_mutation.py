@@ -17,6 +17,8 @@ from tests.mutants.sql_tokens import mutate
 from tests.mutants.workers import TEMPLATE, Worker, worker_in
 from tests.support.administration import administer_all
 
+pytestmark = pytest.mark.thorough
+
 FUNCTION = """
 -- a <= b here, and for update there, is a comment
 create or replace function f() returns void language plpgsql as $$

@@ -26,6 +26,8 @@ from tests.mutants.store_mutation import (
 )
 from tests.mutants.workers import TEMPLATE, Worker, worker_in
 
+pytestmark = pytest.mark.thorough
+
 NOTICES = "tests/integration/test_pipe.py::test_a_source_that_fails_mid_stream_never_looks_like_a_whole_copy"
 PASSES = "tests/integration/test_pipe.py::test_rows_and_bytes_are_counted_where_they_arrive"
 

@@ -43,6 +43,8 @@ from tests.support.services import break_service, read_service
 from tests.support.spark_session import spark_session
 from tests.support.world import STORES, World
 
+pytestmark = pytest.mark.thorough
+
 LOG = "flights/1"
 
 ODD = """

@@ -19,6 +19,8 @@ from tests.spark.submit import spark_submit
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
+pytestmark = pytest.mark.thorough
+
 HOME = Path(pyspark.__file__).parent
 SECRET = "relaybox-test-secret"
 

@@ -22,6 +22,8 @@ from relaybox.stores.schema import initialise_store
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
+pytestmark = pytest.mark.thorough
+
 APPLICATION = "billing-service"
 PAUSE = 4711
 RENAMED = ("failed_attempt", "refused_attempt")

@@ -19,6 +19,8 @@ from tests.support.psql import run_psql
 from tests.support.world import STORES, World, wait_until
 from tests.upgrades.pictures import restore
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def older(databases: Mapping[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:

@@ -13,6 +13,8 @@ from tests.support.patience import patience
 from tests.support.world import STORES, World
 from tests.upgrades.pictures import restore
 
+pytestmark = pytest.mark.thorough
+
 VERSIONS = "select (max(number) > 18, to_regclass('relaybox_internal.store') is not null)::text from relaybox.migration"
 OLDER, UPGRADED = "(f,f)", "(t,t)"
 

@@ -13,6 +13,8 @@ from relaybox.stores.schema import StoreInitialised, initialise_store
 from tests.support.world import World
 from tests.upgrades.pictures import restore
 
+pytestmark = pytest.mark.thorough
+
 Init = Callable[[], StoreInitialised]
 OWNER = "picture_owner"
 GIVE = """

@@ -15,6 +15,8 @@ from relaybox.stores.schema import initialise_store, open_store
 from tests.support.world import World
 from tests.upgrades.traffic import STORE, traffic
 
+pytestmark = pytest.mark.thorough
+
 INIT = """
 import sys
 from pathlib import Path

@@ -12,6 +12,8 @@ import pytest
 from tests.support.world import World
 from tests.upgrades.pictures import PICTURES, restore
 
+pytestmark = pytest.mark.thorough
+
 LATEST = PICTURES[-1]
 INSERT = "insert into relaybox.outbox (topic, sender, payload, headers) values ('flights', 'UA', %s, %s)"
 HOSTILE = ['{"n": 1e5000}', f'{{"n": {"[" * 1500}{"]" * 1500}}}']

@@ -15,6 +15,8 @@ from tests.support.cli import invoke
 from tests.support.world import STORES, World
 from tests.upgrades.pictures import restore
 
+pytestmark = pytest.mark.thorough
+
 STORE = "analytics"
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.patience import patience
 from tests.support.postgres_versions import OLDEST
 from tests.versions.__main__ import run_tests
 from tests.versions.core import OLDEST_CORE
+
+pytestmark = pytest.mark.thorough
 
 
 def test_the_core_is_green_on_the_oldest_postgres() -> None:

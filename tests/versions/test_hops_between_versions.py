@@ -14,6 +14,8 @@ from tests.support.postgres_versions import NEWEST, OLDEST
 from tests.support.senders import declare, send_numbered, stream
 from tests.support.world import STORES, World, routes_file
 
+pytestmark = pytest.mark.thorough
+
 HOSTILE = (
     "",
     "\\N",
