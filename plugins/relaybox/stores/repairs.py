@@ -121,7 +121,7 @@ end
 $name_altered_views$
 """  # noqa: S608
 
-_HAS_MENDABLE = "select exists (select from relaybox_internal.list_right_defects() d where d.kind <> 'database' or d.is_mendable)"
+_HAS_MENDABLE = "select exists (select from relaybox_internal.list_right_defects() d where d.kind not in ('database', 'everywhere') or d.is_mendable)"
 
 _LEFT = f"""
 select 'the login of init can''t mend ' || count(*) || ' rights: '
@@ -130,7 +130,8 @@ select 'the login of init can''t mend ' || count(*) || ' rights: '
         || '. Init changed nothing.' as told,
     'As a superuser: ' || string_agg(d.statement, '; ' order by d.number) || '; then run: relaybox init' as next_step
 from (
-    select l.defect, l.statement, row_number() over () as number from relaybox_internal.list_right_defects() l where l.kind <> 'database'
+    select l.defect, l.statement, row_number() over () as number from relaybox_internal.list_right_defects() l
+    where l.kind not in ('database', 'everywhere')
 ) d
 having count(*) > 0
 """  # noqa: S608

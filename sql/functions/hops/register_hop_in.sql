@@ -19,6 +19,10 @@ begin
             'alter table relaybox_internal.log_%s alter column log_id set default %s', log_id,
             log_id
         );
+        perform relaybox_internal.limit_rights(
+            format('relaybox_internal.log_%s', log_id)::regclass,
+            'relaybox_internal.log'::regclass
+        );
         execute format('grant insert on relaybox_internal.log_%s to relaybox_driver', log_id);
     end if;
     perform relaybox_internal.ensure_log_segments(log_id, 0);

@@ -42,6 +42,10 @@ begin
         )',
         staging, log_id_, staging || '_pkey', log_id_, made.first, made.last + 1
     );
+    perform relaybox_internal.limit_rights(
+        format('relaybox_internal.%I', staging)::regclass,
+        format('relaybox_internal.log_%s', log_id_)::regclass
+    );
     execute format('grant select, insert on relaybox_internal.%I to relaybox_driver', staging);
     return next;
 end

@@ -21,6 +21,9 @@ begin
             execute format('lock table only relaybox_internal.log_%s in share update exclusive mode', log_id_);
             if to_regclass('relaybox_internal.' || segment) is null then
                 execute format('create table relaybox_internal.%I (like relaybox_internal.log_%s including defaults including constraints)', segment, log_id_);
+                perform relaybox_internal.limit_rights(
+                    format('relaybox_internal.%I', segment)::regclass, format('relaybox_internal.log_%s', log_id_)::regclass
+                );
                 execute format('alter table relaybox_internal.log_%s attach partition relaybox_internal.%I for values from (%s) to (%s)', log_id_, segment, k * size,
                 (k + 1) * size);
                 made := made || segment;

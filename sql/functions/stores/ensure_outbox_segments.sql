@@ -40,6 +40,7 @@ begin
             execute format('alter table relaybox_internal.outbox_overflow rename to %I', segment);
             execute format('alter table relaybox.outbox attach partition relaybox_internal.%I for values from (%s) to (%s)', segment, covered, overflow_last);
             create table relaybox_internal.outbox_overflow partition of relaybox.outbox default;
+            perform relaybox_internal.limit_rights('relaybox_internal.outbox_overflow'::regclass, 'relaybox.outbox'::regclass);
             made := made || segment;
             covered := overflow_last;
         end if;
@@ -48,6 +49,7 @@ begin
             upper_end := greatest(covered + size, next_seq / size * size);
             segment := relaybox_internal.segment_name('outbox', covered / size);
             execute format('create table relaybox_internal.%I (like relaybox.outbox including defaults including constraints)', segment);
+            perform relaybox_internal.limit_rights(format('relaybox_internal.%I', segment)::regclass, 'relaybox.outbox'::regclass);
             execute format('alter table relaybox.outbox attach partition relaybox_internal.%I for values from (%s) to (%s)', segment, covered, upper_end);
             made := made || segment;
             covered := upper_end;

@@ -1,7 +1,8 @@
 -- What differs between the rights in this store and those that init gives, and the statement that
 -- mends each: a right of a role of Relaybox that is missing, a right of PUBLIC, an object that
 -- belongs to another role than the tables of the store. Rights of other roles are no defect.
--- kind: owner, public, missing, or database: a missing right that the owner of the database gives.
+-- kind: owner, public, missing; database: a missing right that the owner of the database gives;
+-- everywhere: a right that PUBLIC gets on each table that the owner makes, in all schemas.
 -- identity: of a function or view, as installed_object has it. is_mendable: the login may do it.
 -- Takes no lock. grants.sql runs the statements, owners first: rights go with the owner.
 create or replace function relaybox_internal.list_right_defects()
@@ -176,5 +177,20 @@ from given g
 join named n on n.kind = g.kind and n.oid = g.object
 join store s on s.owner = n.owner or g.kind = 'schema'
 where g.grantee = 0
+union all
+-- of all schemas, also of those that are not ours: no init takes it. Tables of Relaybox don't keep
+-- it (limit_rights())
+select 'everywhere', '',
+    format('PUBLIC has %s on new tables of %s in every schema', a.privilege_type, s.owner_name),
+    format(
+        'alter default privileges for role %I revoke %s on tables from public', s.owner_name,
+        lower(a.privilege_type)
+    ),
+    false
+from store s
+join pg_default_acl d
+    on d.defaclrole = s.owner and d.defaclnamespace = 0 and d.defaclobjtype = 'r'
+cross join aclexplode(d.defaclacl) a
+where a.grantee = 0
 order by 1 desc, 3
 $$;

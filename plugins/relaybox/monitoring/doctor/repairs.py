@@ -91,12 +91,18 @@ def check_rights(examined: Examined) -> Iterator[Diagnosis]:
         yield error("The functions that know the rights are not as init made them.", RUN_INIT)
         return
     by_init = [one.defect for one in defects.rights if one.is_mendable or one.kind in ("missing", "public")]
-    by_others = [one for one in defects.rights if one.defect not in by_init]
+    by_others = [one for one in defects.rights if one.defect not in by_init and one.kind != "everywhere"]
     if by_init:
         yield error(f"Rights that are not as init gave them: {shorten(by_init)}.", RUN_INIT)
     for one in by_others:
         who = "the owner of the database" if one.kind == "database" else "a superuser"
         yield error(f"{one.defect}.", f"As {who}: {one.statement};")
+    for one in defects.rights:
+        if one.kind == "everywhere":
+            yield warning(
+                f"{one.defect}. Relaybox takes it from the tables that it makes; tables of others in its schemas keep it.",
+                f"If none of your tables needs it, as their owner: {one.statement};",
+            )
     if not defects.rights:
         yield ok("The roles of Relaybox have their rights; PUBLIC has none.")
 
