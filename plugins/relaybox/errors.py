@@ -57,7 +57,7 @@ class StoreUnusable(Terminal):
 
 
 class OutboxChanged(Terminal):
-    """The default of relaybox.outbox.xid was changed: messages sent since are not found by any hop."""
+    """What finds waiting messages was changed by hand: the default of relaybox.outbox.xid, a view or a function."""
 
 
 class UnknownHop(Terminal):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relaybox import errors
+from relaybox.hops.changed_readers import refuse_changed_readers
 from relaybox.hops.confirmations import confirm_arrived, confirm_received
 from relaybox.hops.copying import SliceCopied, slice_job
 from relaybox.hops.planning import AttemptOwner, CountedRest, Planned, plan_batch
@@ -132,6 +133,8 @@ class _Run:
 
     def until_quiet(self, linger_seconds: float, linger_at_most_seconds: float) -> TransferSummary:
         started = quiet_since = time.monotonic()
+        for session in (self.source, self.destination):
+            refuse_changed_readers(session)
         self._prepare_source()
         stores = require_same_stores(self.source, self.destination, self.hop, ask_destination(self.destination, self.hop))
         carry_topics(self.source, self.destination, self.hop)

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypedDict, TypeVar
 
 from relaybox import errors
+from relaybox.hops.changed_readers import find_changed_readers
 from relaybox.retention.retiring import Backlog, read_backlogs
 from relaybox.streams.topics import UnknownTopics, count_unknown_topics
 from relaybox.verification.conservation import TopicAccount, read_account
@@ -142,10 +143,10 @@ def ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> Store
 
 
 def _find_changed_outbox(session: StoreSession, store: Store) -> errors.OutboxChanged | None:
-    """What each hop that reads the outbox is refused for (refuse_changed_xid.sql)."""
+    """What each hop that reads the outbox is refused for (refuse_changed_xid.sql, hops.changed_readers)."""
     found = session.call("relaybox_internal.xid_default")
     if found == "pg_current_xact_id()":
-        return None
+        return find_changed_readers(session, store.name)
     return errors.OutboxChanged(
         f"store {store.name}: the default of relaybox.outbox.xid is {found or 'missing'}, not pg_current_xact_id(): messages that were "
         "sent since it was changed are never moved.",

@@ -76,7 +76,9 @@ _WORDS: dict[type[errors.RelayboxError], str] = {
     errors.StoreUnusable: "it refuses the connection or the work: a wrong password, missing rights, a standby, or unsafe settings",
     errors.StoreNotInitialised: "it has no Relaybox schema, or an older one",
     errors.SchemaTooNew: "a newer Relaybox has initialised it",
-    errors.OutboxChanged: "the default of relaybox.outbox.xid was changed, and messages sent since are never moved",
+    errors.OutboxChanged: (
+        "the default of relaybox.outbox.xid, or a view or function that finds waiting messages, was changed; what it hides is never moved"
+    ),
     errors.UnknownHop: "it does not know a hop of relaybox.yaml",
     errors.UnknownTopic: "it does not move a topic that relaybox.yaml gives the hop",
     errors.ConfigurationError: "its connection is missing, or wrong",

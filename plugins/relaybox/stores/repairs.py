@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from relaybox import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from relaybox.stores.sessions import StoreSession
     from relaybox.stores.statements import Statements
@@ -102,6 +102,10 @@ where d.definition is distinct from to_jsonb(o) ->> 'definition'
 order by 1, 3
 """  # noqa: S608
 
+_ALTERED_OF = f"""
+select a.kind || ' ' || replace(a.identity, 'pg_catalog.', '') from ({ALTERED}) a where a.name = any(%s) and a.state <> 'unknown'
+"""  # noqa: S608
+
 _MARK = f"""
 with altered as materialized ({ALTERED}), forgotten as (
     delete from relaybox_internal.installed_object o using altered a where a.identity = o.identity and a.state = 'missing'
@@ -181,6 +185,20 @@ def are_altered(session: StoreSession, functions: Sequence[str]) -> bool:
             {"names": list(functions)},
         )
     )
+
+
+def find_altered(session: StoreSession, objects: Collection[str]) -> tuple[str, ...]:
+    """Which of these functions and views, by name, are missing or not as init made them: `view relaybox_internal.sent_rows`.
+
+    What an init has no record of counts as unaltered. Looks twice if it finds something: an init may commit between the reading of its
+    record and of the objects. In the session's transaction, which must be read committed.
+    """
+    found: list[str] = []
+    for _ in range(2):
+        found = session.values(_ALTERED_OF, list(objects))
+        if not found:
+            break
+    return tuple(found)
 
 
 def _find_right_defects(session: StoreSession, altered: Iterable[_Object]) -> tuple[RightDefect, ...] | None:

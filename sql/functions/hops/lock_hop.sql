@@ -2,7 +2,7 @@
 -- and returns it. Caller: a fresh READ COMMITTED transaction that takes its snapshot in a LATER
 -- statement (a snapshot of the same statement may be older than the lock). Raises RB001, RB002 (the
 -- transaction is not fresh), RB003, RB004 (no such hop), RB006 (retired), RB009 (the default of
--- outbox.xid was changed), RB011 (the source lost history).
+-- outbox.xid or the view sent_rows was changed), RB011 (the source lost history).
 create or replace function relaybox_internal.lock_hop(hop_name text)
 returns table (
     reads_log integer, topics text[], batch bigint, log_position bigint, lower pg_snapshot,
@@ -34,6 +34,7 @@ begin
     perform relaybox_internal.refuse_unlogged();
     if head.reads_log is null then
         perform relaybox_internal.refuse_changed_xid();
+        perform relaybox_internal.refuse_changed_view();
     end if;
     select * into cluster from relaybox_internal.cluster_fingerprint();
     perform relaybox_internal.refuse_other_source(
