@@ -57,7 +57,7 @@ class StoreUnusable(Terminal):
 
 
 class OutboxChanged(Terminal):
-    """What finds waiting messages was changed by hand: the default of relaybox.outbox.xid, a view or a function."""
+    """What finds waiting messages was changed by hand: the default of relaybox.outbox.xid, its sequence, a view or a function."""
 
 
 class UnknownHop(Terminal):

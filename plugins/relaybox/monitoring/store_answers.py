@@ -146,12 +146,20 @@ def _find_changed_outbox(session: StoreSession, store: Store) -> errors.OutboxCh
     """What each hop that reads the outbox is refused for (refuse_changed_xid.sql, hops.changed_readers)."""
     found = session.call("relaybox_internal.xid_default")
     if found == "pg_current_xact_id()":
-        return find_changed_readers(session, store.name)
+        return find_changed_readers(session, store.name) or _find_sequence_set_back(session, store)
     return errors.OutboxChanged(
         f"store {store.name}: the default of relaybox.outbox.xid is {found or 'missing'}, not pg_current_xact_id(): messages that were "
         "sent since it was changed are never moved.",
         next_step=f"Run: relaybox init {store.name}",
     )
+
+
+def _find_sequence_set_back(session: StoreSession, store: Store) -> errors.OutboxChanged | None:
+    """Producers, or the next transfer, fail (refuse_stray_rows.sql)."""
+    found = session.values("select defect from relaybox_internal.list_sequence_defects()")
+    if not found:
+        return None
+    return errors.OutboxChanged(f"store {store.name}: {found[0]}.", next_step=f"Run: relaybox init {store.name}")
 
 
 _PROVIDER_DURABILITY = """

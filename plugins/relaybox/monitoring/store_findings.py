@@ -77,7 +77,8 @@ _WORDS: dict[type[errors.RelayboxError], str] = {
     errors.StoreNotInitialised: "it has no Relaybox schema, or an older one",
     errors.SchemaTooNew: "a newer Relaybox has initialised it",
     errors.OutboxChanged: (
-        "the default of relaybox.outbox.xid, or a view or function that finds waiting messages, was changed; what it hides is never moved"
+        "its sequence was set back, or the default of relaybox.outbox.xid, or a view or function that finds waiting messages, was changed; "
+        "what it hides is never moved"
     ),
     errors.UnknownHop: "it does not know a hop of relaybox.yaml",
     errors.UnknownTopic: "it does not move a topic that relaybox.yaml gives the hop",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from relaybox.stores.sessions import StoreSession
     from relaybox.stores.statements import Statements
 
-_JUDGES = ("list_table_definitions", "list_table_defects", "list_partition_defects")
+_JUDGES = ("list_table_definitions", "list_table_defects", "list_partition_defects", "list_sequence_defects", "outbox_seq_state")
 """What they say counts only while they are as init made them."""
 
 

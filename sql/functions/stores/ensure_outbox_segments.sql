@@ -2,7 +2,8 @@
 -- EXCLUSIVE only. Rows that fell into outbox_overflow become a segment of their own. Returns the
 -- names of the segments made: none where a long transaction holds a table that is needed. Nobody
 -- waits for it: what no segment covers goes into the overflow meanwhile. Raises RB003 if a trigger
--- of others made a new segment unlogged: a crash of the server would empty it.
+-- of others made a new segment unlogged: a crash of the server would empty it. RB009 if the sequence
+-- was set back behind segments that retention has dropped.
 create or replace function relaybox_internal.ensure_outbox_segments(ahead_count integer default 4) returns text[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
@@ -17,20 +18,22 @@ declare
     segment text;
     upper_end bigint;
 begin
-    if next_seq + ahead_count * size <= relaybox_internal.outbox_covered() and not exists (select from relaybox_internal.outbox_overflow) then
+    perform relaybox_internal.refuse_stray_rows();
+    covered := relaybox_internal.outbox_covered();
+    if next_seq + ahead_count * size <= covered and not exists (select from relaybox_internal.outbox_overflow o where o.seq >= covered) then
         return made;
     end if;
     begin
         -- one maker at a time. Attaching takes this lock too, and a login needs rights on the table to take it
         lock table only relaybox.outbox in share update exclusive mode;
         covered := relaybox_internal.outbox_covered();
-        select max(o.seq) into overflow_last from relaybox_internal.outbox_overflow o;
+        select max(o.seq) into overflow_last from relaybox_internal.outbox_overflow o where o.seq >= covered;
         if overflow_last is not null or next_seq >= covered then
             -- ACCESS EXCLUSIVE on the outbox for a moment: only after an outage longer than all the
             -- segments made ahead. Nobody is on the way into the overflow then: Postgres would
             -- refuse an insert whose seq is a segment's when it arrives there (23514)
             lock table relaybox.outbox in access exclusive mode;
-            select max(o.seq) into overflow_last from relaybox_internal.outbox_overflow o;
+            select max(o.seq) into overflow_last from relaybox_internal.outbox_overflow o where o.seq >= covered;
             select case when q.is_called then q.last_value + 1 else q.last_value end into next_seq from relaybox.outbox_seq q;
         end if;
         if overflow_last is not null then

@@ -207,5 +207,8 @@ group by g.tgrelid
 union all
 select p.state, p.defect, p.statement, p.is_mendable
 from relaybox_internal.list_partition_defects() p
+union all
+select s.state, s.defect, s.statement, s.is_mendable
+from relaybox_internal.list_sequence_defects() s
 order by 1 desc, 2
 $$;
