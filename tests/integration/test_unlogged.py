@@ -51,6 +51,29 @@ def test_g7_what_arrives_in_an_unlogged_segment_is_not_confirmed(world: World) -
     assert (world.payloads(), world.value("airline", CONFIRMED)) == (["a"], 1)
 
 
+def test_an_unlogged_partition_outside_the_schema_is_named_and_refused(world: World) -> None:
+    """Whatever its schema and name are: of the outbox doctor names it, of a log the hop refuses to publish into it. Children of it too."""
+    world.query("airline", "create table public.far (like relaybox.outbox including defaults including constraints)")
+    world.query("airline", "alter table public.far set unlogged")
+    world.query("airline", "alter table relaybox.outbox attach partition public.far for values from (900000) to (910000)")
+    world.query("airline", "create unlogged table public.more () inherits (relaybox_internal.batch)")
+    told = [one for one in invoke("doctor", "--json", "airline").document["stores"][0]["results"] if one["check"] == "unlogged"]
+    assert [(one["severity"], one["next_step"]) for one in told] == [
+        ("error", "As the owner of the schema: alter table public.far set logged; alter table public.more set logged;")
+    ]
+    world.send("a")
+    world.query("hub", "alter table relaybox_internal.log_1_s000000 set schema public; alter table public.log_1_s000000 set unlogged")
+    with pytest.raises(errors.StoreUnusable, match=r"partition public.log_1_s000000 of log_1 is not in schema") as stopped:
+        world.transfer()
+    assert stopped.value.next_step == "It brings it back: relaybox init hub"
+    with pytest.raises(psycopg2.Error, match=f"{UNLOGGED}, because they are unlogged: (public[.])?log_1_s000000"):
+        world.query("hub", "select relaybox_internal.refuse_unlogged(1, 1, 1)")
+    world.query("hub", "alter table public.log_1_s000000 set logged")
+    assert invoke("init", "hub").exit_code == 0
+    world.transfer()
+    assert world.payloads() == ["a"]
+
+
 PUBLISHED = {
     "between the copy and the publication": "publish.begin",
     "between the publication and the confirmation": "publish.committed",

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from relaybox.stores.sessions import StoreSession
     from relaybox.stores.statements import Statements
 
-_JUDGES = ("list_table_definitions", "list_table_defects", "list_partition_defects", "list_sequence_defects", "outbox_seq_state")
+_JUDGES = (
+    "list_table_definitions",
+    "list_table_defects",
+    "list_partition_defects",
+    "list_sequence_defects",
+    "outbox_seq_state",
+    "list_inheritance_defects",
+    "list_message_id_defects",
+)
 """What they say counts only while they are as init made them."""
 
 

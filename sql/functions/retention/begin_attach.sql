@@ -9,6 +9,7 @@ create or replace function relaybox_internal.begin_attach(
 returns setof record
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 begin
     perform relaybox_internal.require_writable_primary();

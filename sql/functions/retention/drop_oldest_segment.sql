@@ -12,6 +12,7 @@ create or replace function relaybox_internal.drop_oldest_segment(
 )
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 set enable_seqscan = off
 -- producers and consumers wait this long behind the lock that this function waits for
 set lock_timeout = '200ms'

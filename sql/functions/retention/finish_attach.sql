@@ -9,6 +9,7 @@ create or replace function relaybox_internal.finish_attach(
 returns text
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 declare
     wanted relaybox_internal.detached_segment;

@@ -7,6 +7,7 @@
 create or replace function relaybox_internal.ensure_outbox_segments(ahead_count integer default 4) returns text[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 set lock_timeout = '200ms' -- producers wait as long behind the lock that is waited for
 as $$
 declare

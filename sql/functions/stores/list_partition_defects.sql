@@ -21,7 +21,8 @@ with recursive partitions as (
 ),
 
 members as materialized (
-    select p.oid, p.parent, p.is_log, c.relname, c.relreplident
+    select p.oid, p.parent, p.is_log, c.relname, c.relreplident,
+        c.relforcerowsecurity
     from partitions p
     join pg_class c on c.oid = p.oid
 ),
@@ -96,6 +97,11 @@ select 'changed', format('replica identity of %s is not default', m.oid::regclas
     format('alter table %s replica identity default', m.oid::regclass), true
 from members m
 where m.relreplident not in ('d', 'f')
+union all
+select 'changed', format('row security of %s is force', m.oid::regclass),
+    format('alter table %s no force row level security', m.oid::regclass), true
+from members m
+where m.relforcerowsecurity
 union all
 select 'missing', format('%s is not a partition of %s', c.oid::regclass, p.name),
     format(

@@ -35,14 +35,26 @@ begin
             '; ' order by c.relname
         ) as statements
     into found
-    from pg_class c
-    where
-        c.relname = any(ledgers || array(
-            select relaybox_internal.segment_name(format('log_%s', log_id_), n.number)
-            from generate_series(first_position / size, last_position / size) n (number)
-        ))
-        and c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace)
-        and c.relpersistence = 'u';
+    from (
+        select p.oid, p.relname, p.relkind
+        from pg_class p
+        where
+            p.relname = any(ledgers || array(
+                select relaybox_internal.segment_name(format('log_%s', log_id_), n.number)
+                from generate_series(first_position / size, last_position / size) n (number)
+            ))
+            and p.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace)
+            and p.relpersistence = 'u'
+        union all
+        -- a partition that somebody put elsewhere, whatever its bounds are
+        select p.oid, p.relname, p.relkind
+        from pg_inherits i
+        join pg_class p on p.oid = i.inhrelid
+        where
+            i.inhparent = to_regclass(format('relaybox_internal.log_%s', log_id_))
+            and p.relnamespace <> 'relaybox_internal'::regnamespace
+            and p.relpersistence = 'u'
+    ) c;
     if found.names is not null then
         raise exception using errcode = 'RB003',
             message = format(

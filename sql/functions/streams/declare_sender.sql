@@ -5,6 +5,7 @@
 create or replace function relaybox.declare_sender(sender text, kind text) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 declare
     own_origin text := (select s.store from relaybox_internal.store s);

@@ -6,6 +6,7 @@
 create or replace function relaybox.new_epoch(sender text, kind text default null) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 declare
     own_origin text := (select s.store from relaybox_internal.store s);

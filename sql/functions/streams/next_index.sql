@@ -5,6 +5,7 @@
 create or replace function relaybox.next_index(sender text) returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 declare
     given bigint;

@@ -8,6 +8,7 @@ create or replace function relaybox.record_put(
 returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 declare
     recorded relaybox_internal.put;

@@ -4,6 +4,7 @@
 create or replace function relaybox.sender_epoch(sender text) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 declare
     newest integer := (

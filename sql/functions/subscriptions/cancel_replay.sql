@@ -4,6 +4,7 @@
 create or replace function relaybox.cancel_replay(subscription text, reason text) returns text
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 declare
     subscription_ relaybox_internal.subscription

@@ -8,6 +8,7 @@ create or replace function relaybox.count_replay(
 )
 language sql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
     select * from relaybox.replay(
         subscription, start, 'counted', through,

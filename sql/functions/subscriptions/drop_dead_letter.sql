@@ -4,6 +4,7 @@ create or replace function relaybox.drop_dead_letter(dead_letter_id bigint, reas
 returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 declare
     dropped relaybox_internal.dead_letter;

@@ -7,6 +7,7 @@ create or replace function relaybox.fetch_one_at_a_time(
 returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 declare
     subscription_ relaybox_internal.subscription

@@ -7,6 +7,7 @@ create or replace function relaybox.my_quota(
 )
 language sql stable security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
     select session_user, c.* from relaybox_internal.count_quota(session_user) c
 $$;

@@ -9,6 +9,7 @@ returns table (
 )
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 declare
     source relaybox_internal.hop_in;

@@ -12,6 +12,7 @@ returns table (
 )
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 set enable_seqscan = off
 set enable_bitmapscan = off
 set enable_hashjoin = off

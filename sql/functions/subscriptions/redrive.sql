@@ -6,6 +6,7 @@ create or replace function relaybox.redrive(
 returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 declare
     subscription_ relaybox_internal.subscription

@@ -11,6 +11,7 @@ create or replace function relaybox.subscribe(
 returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 declare
     stream_id_ integer;

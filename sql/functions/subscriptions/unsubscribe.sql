@@ -4,6 +4,7 @@ create or replace function relaybox.unsubscribe(subscription text, reason text d
 returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 declare
     subscription_ relaybox_internal.subscription

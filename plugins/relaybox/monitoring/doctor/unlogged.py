@@ -17,13 +17,18 @@ class _Unlogged(NamedTuple):
 
 
 _UNLOGGED = """
+with recursive tables as ( -- with what is read as a part of them, wherever it lies
+    select c.oid from pg_class c where c.relnamespace in (to_regnamespace('relaybox'), to_regnamespace('relaybox_internal'))
+    union
+    select i.inhrelid from tables t join pg_inherits i on i.inhparent = t.oid
+)
 select c.oid::regclass::text as name, case c.relkind when 'S' then 'sequence' else 'table' end as kind,
     array(
         select distinct f.confrelid::regclass::text from pg_constraint f
         where f.conrelid = c.oid and f.contype = 'f' and f.confrelid <> c.oid
     ) as refers_to
-from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where n.nspname in ('relaybox', 'relaybox_internal') and c.relkind in ('r', 'S') and c.relpersistence = 'u'
+from pg_class c join tables o on o.oid = c.oid
+where c.relkind in ('r', 'S') and c.relpersistence = 'u'
     and not exists ( -- the sequence of an identity column is altered with its table
         select from pg_depend d join pg_class t on t.oid = d.refobjid
         where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'i' and t.relpersistence = 'u'
