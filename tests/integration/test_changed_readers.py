@@ -47,7 +47,7 @@ def test_a_driver_that_runs_looks_at_the_view_before_each_batch(world: World) ->
     lock = "select batch from relaybox_internal.lock_hop('flights/1')"
     assert world.value("airline", lock) == 0
     world.query("airline", HIDE_ROWS)
-    with pytest.raises(psycopg2.Error, match="relaybox_internal.sent_rows is not as init made it") as refused:
+    with pytest.raises(psycopg2.Error, match=r"relaybox_internal.sent_rows is not as init made it") as refused:
         world.value("airline", lock)
     assert refused.value.pgcode == "RB009"
     world.query("airline", "update relaybox_internal.installed_object set made_on = 13 where kind = 'view'")

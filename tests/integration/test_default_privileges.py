@@ -69,7 +69,10 @@ def test_tables_that_are_made_later_give_nobody_more_than_their_parents(world: W
 
 def _tables(world: World) -> set[tuple[str, int]]:
     return set(
-        world.query(STORE, "select relname, oid from pg_class where relnamespace = 'relaybox_internal'::regnamespace and relkind in ('r', 'p')")
+        world.query(
+            STORE,
+            "select relname, oid from pg_class where relnamespace = 'relaybox_internal'::regnamespace and relkind in ('r', 'p')",
+        )
     )
 
 

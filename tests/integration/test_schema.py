@@ -126,6 +126,7 @@ def test_security_definer_functions_pin_their_search_path(world: World) -> None:
     )
     assert {"read_log", "read_stream", "subscribe", "fetch", "ack", "nack", "replay", "next_index"} <= set(settings)
     assert {name for name, set_ in settings.items() if "search_path=pg_catalog, relaybox, pg_temp" not in (set_ or [])} == set()
+    assert {name for name, set_ in settings.items() if "row_security=off" not in (set_ or [])} == set()
 
 
 def test_the_schema_dump_in_the_repository_is_current(clusters: Mapping[str, Cluster], world: World) -> None:

@@ -62,7 +62,9 @@ def test_an_unlogged_partition_outside_the_schema_is_named_and_refused(world: Wo
         ("error", "As the owner of the schema: alter table public.far set logged; alter table public.more set logged;")
     ]
     world.send("a")
-    world.query("hub", "alter table relaybox_internal.log_1_s000000 set schema public; alter table public.log_1_s000000 set unlogged")
+    world.query(
+        "hub", "alter table relaybox_internal.log_1_s000000 set schema public; alter table public.log_1_s000000 set unlogged"
+    )
     with pytest.raises(errors.StoreUnusable, match=r"partition public.log_1_s000000 of log_1 is not in schema") as stopped:
         world.transfer()
     assert stopped.value.next_step == "It brings it back: relaybox init hub"

@@ -125,7 +125,11 @@ end
 $name_altered_views$
 """  # noqa: S608
 
-_HAS_MENDABLE = "select exists (select from relaybox_internal.list_right_defects() d where d.kind not in ('database', 'everywhere') or d.is_mendable)"
+_HAS_MENDABLE = """
+select exists (
+    select from relaybox_internal.list_right_defects() d where d.kind not in ('database', 'everywhere') or d.is_mendable
+)
+"""
 
 _LEFT = f"""
 select 'the login of init can''t mend ' || count(*) || ' rights: '
