@@ -6,7 +6,8 @@ An application needs nothing of this: an insert into relaybox.outbox says the sa
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,24 @@ values (
 )
 returning message_id
 """
+_INSERT_MANY = """
+with messages as (
+    insert into relaybox.outbox (message_id, topic, sender, epoch, index, key, headers, payload, payload_bytes)
+    select
+        m.message_id, m.topic, {sender}, coalesce(cast({epoch} as integer), 1), cast({first_index} as bigint) + m.number - 1,
+        m.key, cast(m.headers as jsonb), m.payload, decode(m.payload_base64, 'base64')
+    from json_to_recordset(cast({messages} as json)) as m (
+        number integer, message_id uuid, topic text, key text, headers text, payload text, payload_base64 text
+    )
+    order by m.number
+    returning 1
+)
+select count(*) from messages
+"""
+"""One JSON text and no COPY, which a store with bind_senders refuses, and no cursor of its own, which SQLAlchemy hides."""
+_STATEMENT_MESSAGES = 10_000
+_STATEMENT_CHARACTERS = 8 * 2**20
+
 _RECORD_PUT = """
 select relaybox.record_put({sender}, {put_key}, {content}, {message_count})
 """
@@ -44,6 +63,7 @@ _PUT_KEY_BYTES = 1000
 
 # the counter first: it is locked from here on, and with it the epoch
 _NUMBER = "select relaybox.next_index({sender}), relaybox.sender_epoch({sender})"
+_NUMBER_MANY = "select relaybox.next_indexes({sender}, {message_count}), relaybox.sender_epoch({sender})"
 
 
 def put(
@@ -85,6 +105,7 @@ def put(
     """
     if epoch is not None and index is None:
         raise ValueError("epoch without index: a message that has no number of its own belongs to no epoch")
+    payload_text, payload_bytes = _payloads(payload)
     values = {
         "message_id": None if message_id is None else str(message_id),
         "topic": topic,
@@ -93,8 +114,8 @@ def put(
         "index": index,
         "key": key,
         "headers": _json(headers),
-        "payload": None if isinstance(payload, bytes) else payload if isinstance(payload, str) else _json(payload),
-        "payload_bytes": payload if isinstance(payload, bytes) else None,
+        "payload": payload_text,
+        "payload_bytes": payload_bytes,
         "clock": _json(clock),
     }
     (given,) = _row(session, _INSERT, values)
@@ -116,7 +137,7 @@ def put_once(session: Producing, sender: str, put_key: str, drafts: Sequence[Dra
 
     The key decides, for as long as the store exists: retention of the outbox does not forget it. The ids of the messages follow from
     sender, key and place in the list. So a store that was restored to a time before the put sends the same ids again, and routes with a
-    `message_id_window` deliver them once. Waits for another open transaction of the key.
+    `message_id_window` deliver them once. Waits for another open transaction of the key. Statements hold up to 10,000 messages each.
 
     Args:
         session: as put().
@@ -135,22 +156,55 @@ def put_once(session: Producing, sender: str, put_key: str, drafts: Sequence[Dra
     (is_first,) = _row(session, _RECORD_PUT, values)
     if not is_first:
         return False
-    for number, draft in enumerate(drafts, start=1):
-        index = epoch = None
-        if numbered:
-            index, epoch = _row(session, _NUMBER, {"sender": sender})
-        put(
-            session,
-            draft.topic,
-            sender,
-            draft.payload,
-            key=draft.key,
-            headers=draft.headers,
-            message_id=put_message_id(sender, put_key, number),
-            index=index,
-            epoch=epoch,
-        )
+    first_index = epoch = None
+    if numbered and drafts:
+        first_index, epoch = _row(session, _NUMBER_MANY, {"sender": sender, "message_count": len(drafts)})
+    for messages in _statements(sender, put_key, drafts):
+        values = {"sender": sender, "epoch": epoch, "first_index": first_index, "messages": f"[{','.join(messages)}]"}
+        (inserted,) = _row(session, _INSERT_MANY, values)
+        if inserted != len(messages):
+            raise RuntimeError(
+                f"sender {sender}, put {put_key}: {inserted} of {len(messages)} messages were inserted. A trigger or rule of others on "
+                "relaybox.outbox drops the rest. Roll back; relaybox doctor names it."
+            )
     return True
+
+
+def _statements(sender: str, put_key: str, drafts: Sequence[Draft]) -> Iterator[list[str]]:
+    """The messages of each insert, as JSON texts: a number of them, or fewer large ones; a message of any size alone."""
+    messages: list[str] = []
+    characters = 0
+    for number, draft in enumerate(drafts, start=1):
+        message = _message(number, put_message_id(sender, put_key, number), draft)
+        if messages and (len(messages) == _STATEMENT_MESSAGES or characters + len(message) > _STATEMENT_CHARACTERS):
+            yield messages
+            messages, characters = [], 0
+        messages.append(message)
+        characters += len(message)
+    if messages:
+        yield messages
+
+
+def _message(number: int, message_id: UUID, draft: Draft) -> str:
+    payload, payload_bytes = _payloads(draft.payload)
+    return write_json(
+        {
+            "number": number,
+            "message_id": str(message_id),
+            "topic": draft.topic,
+            "key": draft.key,
+            "headers": _json(draft.headers),
+            "payload": payload,
+            "payload_base64": None if payload_bytes is None else b64encode(payload_bytes).decode(),
+        }
+    )
+
+
+def _payloads(payload: str | bytes | Mapping[str, Any] | list[Any]) -> tuple[str | None, bytes | None]:
+    """The values of the columns payload and payload_bytes, one of which is None."""
+    if isinstance(payload, bytes):
+        return None, payload
+    return payload if isinstance(payload, str) else _json(payload), None
 
 
 def put_message_id(sender: str, put_key: str, number: int) -> UUID:

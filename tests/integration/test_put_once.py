@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import Any
 
 import psycopg2
 import pytest
 import sqlalchemy
+from psycopg2.extensions import cursor as Psycopg2Cursor
 from psycopg2.extras import RealDictCursor
 
 from relaybox.outbox import Draft, put_message_id, put_once
+from relaybox.outbox import put as put_one
 from relaybox.retention.segments import retain_store
 from tests.support.backups import Backups
 from tests.support.patience import patience
@@ -144,3 +147,95 @@ def test_an_argument_that_makes_no_sense_is_refused(world: World, arguments: tup
     with pytest.raises(psycopg2.Error) as refused:
         world.query("airline", "select relaybox.record_put(%s, %s, %s, %s)", *arguments)
     assert refused.value.pgcode == "RB036"
+
+
+class CountingCursor(Psycopg2Cursor):
+    """Counts its statements."""
+
+    statement_count = 0
+
+    def execute(self, query: Any, values: Any = None) -> None:
+        self.statement_count += 1
+        super().execute(query, values)
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_a_put_of_many_messages_is_a_few_statements(world: World, *, numbered: bool) -> None:
+    """One records the put, one takes all indexes, and each 10,000 messages are one insert, in the order of the list."""
+    world.query("airline", "select relaybox.declare_sender('pump', 'gapless'), relaybox.new_epoch('pump', 'gapless')")
+    world.query("airline", "select relaybox.next_index('pump')")
+    many = [Draft("flights", f"m{n}") for n in range(25_001)]
+    with world.session() as connection, connection.cursor(cursor_factory=CountingCursor) as cursor:
+        assert put_once(cursor, "pump", "k", many, numbered=numbered)
+        assert cursor.statement_count == (5 if numbered else 4)
+        assert not put_once(cursor, "pump", "k", many, numbered=numbered)
+        connection.commit()
+    sent = world.query("airline", 'select payload, message_id::text, epoch, "index" from relaybox.outbox order by seq')
+    assert sent == [
+        (f"m{n}", str(put_message_id("pump", "k", n + 1)), *((2, n + 2) if numbered else (1, None))) for n in range(25_001)
+    ]
+    assert world.value("airline", "select relaybox.next_index('pump')") == (25_003 if numbered else 2)
+
+
+def test_large_messages_are_spread_over_statements(world: World) -> None:
+    """A statement has about 8 MiB, or one message."""
+    large = [Draft("flights", letter * (5 * 2**20)) for letter in "abc"]
+    with world.session() as connection, connection.cursor(cursor_factory=CountingCursor) as cursor:
+        assert put_once(cursor, "UA", "large", [*large, Draft("flights", b"\xff" * 2**24), Draft("flights", "last")])
+        assert cursor.statement_count == 1 + 5
+        connection.commit()
+    sent = "select left(payload, 1), coalesce(length(payload), length(payload_bytes)) from relaybox.outbox order by seq"
+    size = 5 * 2**20
+    assert world.query("airline", sent) == [("a", size), ("b", size), ("c", size), (None, 2**24), ("l", 4)]
+
+
+def test_a_message_of_a_put_is_the_same_as_one_put_alone(world: World) -> None:
+    """Each payload, key and headers as put() inserts them: nothing is changed on the way through JSON."""
+    payloads: list[Any] = [
+        "",
+        "\\ \" ' \x01 \x7f ü 😀 \u2028 {braces} :colon %s",
+        b"",
+        bytes(range(256)),
+        {"n": 10**40, "x": 1.5},
+        [],
+        ["\\u0000"],
+    ]
+    drafts = [Draft("flights", payload, key="\\'\"", headers={"h": [1e300, None, "ü"]}) for payload in payloads]
+    with world.session() as connection, connection.cursor() as cursor:
+        assert put_once(cursor, "UA", "k", drafts)
+        for draft in drafts:
+            put_one(cursor, draft.topic, "UA", draft.payload, key=draft.key, headers=draft.headers)
+        connection.commit()
+    columns = "topic, sender, epoch, index, key, headers::text, payload, payload_bytes, clock"
+    sent = world.query("airline", f"select {columns} from relaybox.outbox order by seq")
+    assert len(sent) == 2 * len(payloads)
+    assert [[bytes(one) if isinstance(one, memoryview) else one for one in row] for row in sent[: len(payloads)]] == [
+        [bytes(one) if isinstance(one, memoryview) else one for one in row] for row in sent[len(payloads) :]
+    ]
+
+
+def test_a_trigger_that_drops_messages_of_a_put_is_an_error(world: World) -> None:
+    """A put that is on record has sent all of its messages."""
+    world.query(
+        "airline",
+        """
+        create function public.dropping() returns trigger language plpgsql as
+        $$begin if new.payload = 'a' then return null; end if; return new; end$$;
+        create trigger dropping before insert on relaybox.outbox for each row execute function public.dropping()
+        """,
+    )
+    with world.session() as connection, connection.cursor() as cursor:
+        with pytest.raises(RuntimeError, match="1 of 2 messages were inserted"):
+            put_once(cursor, "UA", "k", TWO)
+        connection.rollback()
+    assert world.value("airline", "select count(*) from relaybox_internal.put") == 0
+
+
+@pytest.mark.parametrize("index_count", [0, -1, None])
+def test_indexes_are_taken_by_a_number_from_one(world: World, index_count: int | None) -> None:
+    world.query("airline", "select relaybox.declare_sender('pump', 'gapless')")
+    with pytest.raises(psycopg2.Error, match="next_indexes gives 1 index or more") as refused:
+        world.query("airline", "select relaybox.next_indexes('pump', %s)", index_count)
+    assert refused.value.pgcode == "RB036"
+    assert world.value("airline", "select relaybox.next_indexes('pump', 3)") == 1
+    assert world.value("airline", "select relaybox.next_indexes('pump', 2)") == 4

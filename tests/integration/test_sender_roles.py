@@ -112,7 +112,9 @@ def test_a_copy_into_the_outbox_is_refused_where_senders_are_bound(roles: World)
     assert roles.sent() == []
 
 
-@pytest.mark.parametrize("call", ["declare_sender('UA', 'gapless')", "new_epoch('UA')", "next_index('UA')"])
+@pytest.mark.parametrize(
+    "call", ["declare_sender('UA', 'gapless')", "new_epoch('UA')", "next_index('UA')", "next_indexes('UA', 5)"]
+)
 def test_nobody_uses_up_the_numbers_of_another(roles: World, call: str) -> None:
     """An index that another role takes would be a gap for ever, and an epoch would fence its sender."""
     with login(roles, "app_ua") as cursor:

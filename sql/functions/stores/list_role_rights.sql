@@ -98,7 +98,8 @@ functions as (
 function_rights (grantee, names) as (
     values
     ('relaybox_producer', array[
-        'declare_sender', 'new_epoch', 'new_message_id', 'next_index', 'record_put', 'sender_epoch'
+        'declare_sender', 'new_epoch', 'new_message_id', 'next_index', 'next_indexes', 'record_put',
+        'sender_epoch'
     ]),
     ('relaybox_consumer', array[
         'ack', 'cancel_replay', 'drop_dead_letter', 'fetch', 'fetch_one_at_a_time', 'lag',
