@@ -216,11 +216,12 @@ def running_system(
     pauses: Collection[str] = (FAILPOINT,),
     prepare: Callable[[World], object] = lambda world: None,
     environment: Mapping[str, str] = MappingProxyType({}),
+    dags: Path = REPOSITORY / "dags",
 ) -> Iterator[System]:
     """Stores and Airflow, made now and gone afterwards. This process reaches the stores by PGSERVICEFILE; Airflow may not.
 
     `pauses`: the failpoints at which `held` may stop a driver. `prepare`: done to the stores while Airflow starts. `environment`: more
-    of Airflow's.
+    of Airflow's. `dags`: its DAG files; ours by default.
     """
     passwords = {store: f"canary-{secrets.token_hex(12)}" for store in STORES}
     stores = {store: _make_store(clusters[store], passwords[store]) for store in STORES}
@@ -242,7 +243,7 @@ def running_system(
         airflow = AirflowStandalone(
             home=directory / "airflow",
             metadata_url="postgresql+psycopg2://{user}:{password}@{host}:{port}/{dbname}".format(**metadata),
-            dags=REPOSITORY / "dags",
+            dags=dags,
             plugins=REPOSITORY / "plugins",
             connections={
                 **{f"relaybox_{store}": json.dumps(connection_fields(parameters)) for store, parameters in stores.items()},

@@ -137,13 +137,14 @@ def execute(
 ) -> tuple[Any, OutletEventAccessors]:
     """`previous`: the logical date of the run before, in which the task succeeded."""
     events = OutletEventAccessors()
-    before = SimpleNamespace(logical_date=previous) if previous else None
+    before = SimpleNamespace(logical_date=previous, run_id="before") if previous else None
     task = SimpleNamespace(
         dag_id="a_dag",
         run_id="a_run",
         try_number=try_number,
         get_previous_ti=lambda **_: before,
         get_ti_count=lambda **_: 0,
+        xcom_pull=lambda **_: None,
     )
     context = {"ti": task, "outlet_events": events, "params": params, "dag_run": dag_run}
     return operator.execute(context), events
@@ -807,19 +808,19 @@ def test_a_topic_that_the_store_does_not_move_yet_is_a_warning_in_the_tasks_logs
 def test_the_watch_of_a_store_triggers_idle_hops(connected: World) -> None:
     """Work that nobody drives, messages that are not settled; and nothing, once all of it is done."""
 
-    def look(store: str) -> tuple[dict[str, list[str]], list[str]]:
+    def look(store: str) -> tuple[dict[str, Any], list[str]]:
         task = parse_dag(connected, "relaybox_watch").get_task(f"look_at_{store}")
         triggered, events = execute(task, try_number=1)
         return triggered, [event.dest_asset_key.name for event in events[task.alias].asset_alias_events]
 
-    assert look("airline") == ({"waiting": [], "unsettled": []}, [])
+    assert look("airline") == ({"waiting": [], "unsettled": [], "late": {}}, [])
     connected.send("one")
-    assert look("airline") == ({"waiting": ["flights/1"], "unsettled": []}, ["relaybox/flights/1/work"])
+    assert look("airline") == ({"waiting": ["flights/1"], "unsettled": [], "late": {}}, ["relaybox/flights/1/work"])
     with closing(open_store(connected.first_hop.source, application_name="relaybox flights/1 driver")):
         assert look("airline")[0]["waiting"] == []
     connected.transfer_all()
-    assert look("airline") == ({"waiting": [], "unsettled": ["flights/1"]}, ["relaybox/flights/2/settled"])
-    assert look("hub") == ({"waiting": [], "unsettled": ["flights/2"]}, ["relaybox/flights/2/log"])
+    assert look("airline") == ({"waiting": [], "unsettled": ["flights/1"], "late": {}}, ["relaybox/flights/2/settled"])
+    assert look("hub") == ({"waiting": [], "unsettled": ["flights/2"], "late": {}}, ["relaybox/flights/2/log"])
     connected.settle_all()
     assert [look(store)[1] for store in ("airline", "hub")] == [[], []]
 
@@ -831,7 +832,7 @@ def test_a_store_that_sleeps_is_looked_at_as_often_as_the_file_says(connected: W
     connected.path.write_text(yaml.safe_dump(document))
     connected.send("one")
     look = parse_dag(connected, "relaybox_watch").get_task("look_at_airline")
-    found = {"waiting": ["flights/1"], "unsettled": []}
+    found = {"waiting": ["flights/1"], "unsettled": [], "late": {}}
     assert execute(look, try_number=1, dag_run=run_at("scheduled", 0))[0] == found
     with pytest.raises(AirflowSkipException, match=r"Store airline is looked at every 600 s, and not in this run\."):
         execute(look, try_number=1, dag_run=run_at("scheduled", 5), previous=MIDNIGHT)
@@ -871,7 +872,7 @@ def test_a_store_that_is_down_hides_no_other_store(connected: World, monkeypatch
     dag = parse_dag(connected, "relaybox_watch")
     with pytest.raises(StoreUnreachable):
         execute(dag.get_task("look_at_airline"), try_number=1)
-    assert execute(dag.get_task("look_at_hub"), try_number=1)[0] == {"waiting": [], "unsettled": []}
+    assert execute(dag.get_task("look_at_hub"), try_number=1)[0] == {"waiting": [], "unsettled": [], "late": {}}
 
 
 def parse_dag(world: World, dag_id: str) -> DAG:

@@ -79,6 +79,11 @@ def trigger_alias(store: Store) -> str:
     return f"relaybox/{store.name}/trigger"
 
 
+def late_asset(hop: Hop) -> Asset:
+    """The hop is later than its target: an event carries its lag."""
+    return _asset(hop, "late")
+
+
 def settled_asset(hop: Hop) -> Asset:
     """The hop's confirmations at its source: an event says that they are up to date."""
     return _asset(hop, "settled")

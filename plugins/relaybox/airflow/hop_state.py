@@ -45,6 +45,31 @@ def read_hop_state(hop: Hop) -> HopState:
 
 
 @dataclass(frozen=True)
+class HopLag:
+    """The age of the oldest message that a hop has not moved, in seconds by the clock of its source, and how many wait."""
+
+    hop: str
+    lag_seconds: float
+    waiting_count: int
+
+
+def read_lags(store: Store) -> dict[str, HopLag]:
+    """Asks a store once about every hop that leaves it and has work; by hop. The errors are those of read_hop_state."""
+    with store_session(store, "reading the lag of its hops", application_name="relaybox look") as session:
+        lags = session.rows(
+            HopLag,
+            """
+            select h.hop, s.oldest_seconds as lag_seconds,
+                s.waiting_count + s.planned_position - s.received_position as waiting_count
+            from (select o.hop from relaybox_internal.hop_out o where relaybox_internal.hop_has_work(o.hop) offset 0) h
+            cross join lateral relaybox_internal.sending_state(h.hop) s
+            where s.oldest_sent_at is not null
+            """,
+        )
+    return {lag.hop: lag for lag in lags}
+
+
+@dataclass(frozen=True)
 class IdleHop:
     """A hop that needs a run: it has work without a driver, or messages that are confirmed as received and not as settled."""
 

@@ -121,6 +121,8 @@ Checks all {len(routes.hops)} hops on a schedule (`{LOOK_CRON}`), with one task 
 2. Reads the state of all hops that leave the store, in one query.
 3. Triggers the transfer of each hop that has work and no driver, and the confirmation of each hop
    that has unsettled messages.
+4. Reports each hop whose oldest message waits longer than `limits.target_lag_seconds`: by the asset
+   `relaybox/<hop>/late`, and by `on_late_callback` of `build_dags`. Again each hour while it is late.
 
 Usually it triggers nothing, because the triggerer polls each store and each DAG triggers the next
 one. It helps when the triggerer is dead or Airflow dropped an event. A hop without work is not

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from relaybox.airflow.dags.actions import build_redrive_dags, build_skip_dags
+from relaybox.airflow.dags.alerts import Alerts, add_alerts
 from relaybox.airflow.dags.confirm import build_confirm_dags
 from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.airflow.dags.retention import build_retention_dag
@@ -23,12 +24,13 @@ _KINDS: tuple[Callable[[Routes], dict[str, DAG]], ...] = (
     build_replay_dags,
     build_redrive_dags,
     build_skip_dags,
-    build_watch_dag,
     build_verify_dag,
     build_retention_dag,
 )
 
 
-def build_every_dag(routes: Routes) -> dict[str, DAG]:
-    """The DAGs of these routes, by id."""
-    return {dag_id: dag for build in _KINDS for dag_id, dag in build(routes).items()}
+def build_every_dag(routes: Routes, alerts: Alerts) -> dict[str, DAG]:
+    """The DAGs of these routes, by id, with the alerts of the team."""
+    dags = {dag_id: dag for build in _KINDS for dag_id, dag in build(routes).items()} | build_watch_dag(routes, alerts)
+    add_alerts(dags, routes, alerts)
+    return dags

@@ -10,21 +10,23 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, AssetAlias, CronTriggerTimetable
 
-from relaybox.airflow.assets import settling_asset, trigger_alias, work_asset
+from relaybox.airflow.assets import late_asset, settling_asset, trigger_alias, work_asset
+from relaybox.airflow.dags.alerts import NO_ALERTS, Alerts
 from relaybox.airflow.dags.docs import watch_doc
 from relaybox.airflow.dags.factory import LOOK_CRON, SHORT_TASK, wanted
+from relaybox.airflow.links import hop_page
 from relaybox.airflow.naming import KEEP_ROUTES_TASK_ID, WATCH_DAG_ID, look_task_id
 from relaybox.airflow.operators.keep_routes import KeepRoutesOperator
 from relaybox.airflow.operators.look import StoreLookOperator, WatchedHop
 from relaybox.routes import Routes, Store
 
 
-def build_watch_dag(routes: Routes) -> dict[str, DAG]:
+def build_watch_dag(routes: Routes, alerts: Alerts = NO_ALERTS) -> dict[str, DAG]:
     """The watch DAG by its id. Reads no database."""
-    return {WATCH_DAG_ID: _watch_dag(routes)} if wanted(WATCH_DAG_ID) else {}
+    return {WATCH_DAG_ID: _watch_dag(routes, alerts)} if wanted(WATCH_DAG_ID) else {}
 
 
-def _watch_dag(routes: Routes) -> DAG:
+def _watch_dag(routes: Routes, alerts: Alerts) -> DAG:
     sources = {hop.source: None for hop in routes.hops}
     with DAG(
         WATCH_DAG_ID,
@@ -47,6 +49,7 @@ def _watch_dag(routes: Routes) -> DAG:
                 store=store,
                 hops=_watched(routes, store),
                 alias=alias,
+                on_late_callback=alerts.on_late_callback,
                 outlets=[alias],
                 pool=store.pool,
                 **SHORT_TASK,
@@ -60,6 +63,9 @@ def _watched(routes: Routes, store: Store) -> tuple[WatchedHop, ...]:
             hop.name,
             reads=work_asset(hop),
             settles=settling_asset(routes, hop),
+            late=late_asset(hop),
+            target_lag_seconds=hop.limits.target_lag_seconds,
+            page=hop_page(hop),
             carries_topics=hop if hop.topics_by_subscription else None,
             reads_outbox=hop if hop.upstream is None else None,
         )

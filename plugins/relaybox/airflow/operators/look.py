@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator, TaskInstanceState
 from airflow.sdk.exceptions import AirflowSkipException
 
-from relaybox.airflow.hop_state import read_idle_hops
+from relaybox.airflow.hop_state import HopLag, read_idle_hops, read_lags
+from relaybox.airflow.late_hops import LateHop, choose_reports
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.errors import Transient
@@ -23,6 +25,8 @@ from relaybox.streams.topics import find_unknown_topics
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    LateCallback = Callable[[Context], object]
+
 LOOK_SECONDS = 300
 """The time between two runs of the watch DAG: LOOK_CRON in seconds."""
 
@@ -31,12 +35,16 @@ LOOK_SECONDS = 300
 class WatchedHop:
     """A hop, the asset whose events start its transfer, and the one whose events start its confirmation.
 
-    `carries_topics`: the hop itself, where consumers add topics by subscribing. `reads_outbox`: the hop itself, if it does.
+    `late`: the asset whose events say that the hop is later than `target_lag_seconds`. `page`: of the hop. `carries_topics`: the hop
+    itself, where consumers add topics by subscribing. `reads_outbox`: the hop itself, if it does.
     """
 
     name: str
     reads: Asset
     settles: Asset
+    late: Asset
+    target_lag_seconds: int
+    page: str
     carries_topics: Hop | None = None
     reads_outbox: Hop | None = None
 
@@ -57,16 +65,29 @@ def is_look_due(run_at: datetime, looked_at: datetime | None, watch: Watch) -> b
 
 
 class StoreLookOperator(BaseOperator):
-    """One query for all hops that leave the store, one row of each that reads the outbox. An event too many does no harm."""
+    """One query for all hops that leave the store, one row of each that reads the outbox. An event too many does no harm.
 
-    def __init__(self, *, store: Store, hops: Sequence[WatchedHop], alias: AssetAlias, **kwargs: Any) -> None:
+    A hop that is later than its target is reported when it becomes late, and each hour: by an event of its asset, and by
+    `on_late_callback`, whose context has the LateHop as `late_hop`.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        hops: Sequence[WatchedHop],
+        alias: AssetAlias,
+        on_late_callback: Sequence[LateCallback] = (),
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.store = store
         self.hops = hops
         self.alias = alias
+        self.on_late_callback = on_late_callback
 
-    def execute(self, context: Context) -> dict[str, list[str]]:
-        """Returns the hops that were triggered, for display in XCom.
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Returns the hops that were triggered, and when each late hop was reported: the next look reads it.
 
         Raises:
             AirflowSkipException: the store sleeps, and this is not one of the runs that wake it.
@@ -79,7 +100,9 @@ class StoreLookOperator(BaseOperator):
         for carrying in [hop.carries_topics for hop in self.hops if hop.carries_topics]:
             if is_due(carrying.destination):
                 _carry_topics(carrying)
+        reported = _reported_before(context, self.task_id)
         with terminal_errors_fail_at_once(), service_file((self.store,)):
+            lags = read_lags(self.store)
             idle = {hop.hop: hop for hop in read_idle_hops(self.store)}
             _warn_of_unknown_topics(self.store, [hop.reads_outbox for hop in self.hops if hop.reads_outbox])
         waiting = [hop for hop in self.hops if hop.name in idle and idle[hop.name].has_work]
@@ -91,7 +114,47 @@ class StoreLookOperator(BaseOperator):
         for hop in unsettled:
             emit("hop_triggered", hop=hop.name, reason="unsettled")
             events.add(hop.settles)
-        return {"waiting": [hop.name for hop in waiting], "unsettled": [hop.name for hop in unsettled]}
+        late = _late_hops(self.hops, lags)
+        now = datetime.now(UTC)
+        times = {hop.name: reported[hop.name] for hop in late if hop.name in reported}
+        late_assets = {hop.name: hop.late for hop in self.hops}
+        for late_hop in choose_reports(late, reported, now):
+            emit("hop_late", **asdict(late_hop))
+            if self._report(context, late_hop):
+                times[late_hop.name] = now.isoformat()
+                events.add(late_assets[late_hop.name], extra=asdict(late_hop))
+        return {"waiting": [hop.name for hop in waiting], "unsettled": [hop.name for hop in unsettled], "late": times}
+
+    def _report(self, context: Context, hop: LateHop) -> bool:
+        """Calls the callbacks; whether all of them succeeded. One that fails stops no hop: the next look calls all of them again."""
+        try:
+            for callback in self.on_late_callback:
+                # a notifier renders its own fields: the next hop needs one that is not rendered yet
+                copy(callback)(cast("Context", {**context, "late_hop": hop}))
+        except Exception as error:  # noqa: BLE001  code of others
+            warn("late_hop_not_reported", hop=hop.name, warning=f"{type(error).__name__}: {error}")
+            return False
+        return True
+
+
+def _late_hops(hops: Sequence[WatchedHop], lags: Mapping[str, HopLag]) -> list[LateHop]:
+    return [
+        LateHop(hop.name, lag.lag_seconds, hop.target_lag_seconds, lag.waiting_count, hop.page)
+        for hop in hops
+        if (lag := lags.get(hop.name)) is not None and lag.lag_seconds > hop.target_lag_seconds
+    ]
+
+
+def _reported_before(context: Context, task_id: str) -> Mapping[str, str]:
+    """When the hops that were late at the last look were reported. Nothing for a run that a person started: it reports all."""
+    run, ti = context.get("dag_run"), context["ti"]
+    if not run or run.run_type == "manual" or run.logical_date is None:
+        return {}
+    previous = ti.get_previous_ti(state=TaskInstanceState.SUCCESS)
+    if previous is None:
+        return {}
+    result = ti.xcom_pull(task_ids=task_id, run_id=previous.run_id)
+    return dict(result.get("late", {})) if isinstance(result, Mapping) else {}
 
 
 def _due_stores(context: Context) -> Callable[[Store], bool]:
