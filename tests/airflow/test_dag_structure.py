@@ -26,7 +26,7 @@ from tests.support.world import routes_file
 RETRIES = {"attempts": 3, "delay_seconds": 7, "backoff": 3.0, "max_delay_seconds": 60}
 HOP_DAG_IDS = {f"relaybox_{kind}__flights_{hop}" for kind in ("transfer", "confirm") for hop in (1, 2)}
 ROUTE_DAG_IDS = {f"relaybox_{kind}__flights" for kind in ("replay", "redrive", "skip")}
-DAG_IDS = HOP_DAG_IDS | ROUTE_DAG_IDS | {"relaybox_watch", "relaybox_verify", "relaybox_retention"}
+DAG_IDS = HOP_DAG_IDS | ROUTE_DAG_IDS | {"relaybox_watch", "relaybox_verify", "relaybox_retention", "relaybox_init"}
 
 
 @pytest.fixture

@@ -81,7 +81,12 @@ class _Failures:
 
 
 def initialise_stores(
-    stores: Sequence[Store], routes: Routes, *, segment_rows: int = SEGMENT_ROWS, older: bool = False
+    stores: Sequence[Store],
+    routes: Routes,
+    *,
+    segment_rows: int = SEGMENT_ROWS,
+    older: bool = False,
+    require: Callable[[Sequence[StoreInitialised]], object] = lambda _: None,
 ) -> Outcome:
     """Brings stores up to date, all or (after an error of a check) none. Idempotent; killed anywhere, the next one goes on.
 
@@ -90,6 +95,7 @@ def initialise_stores(
         routes: all routes.
         segment_rows: as initialise_store().
         older: as initialise_store().
+        require: called with what would be done, while no other init can run, before anything is changed. What it raises ends the init.
 
     Raises:
         ConfigurationError: two of the stores are one database, or a stream changes its rules in a part of its stores only.
@@ -106,6 +112,7 @@ def initialise_stores(
         if failures.by_store:
             return Outcome((), failures.by_store)
         _require_all_stores_of(checks, routes)
+        require([check.done for check in checks.values()])
         reach("init.checked", None)
         _hold(stores, checks, failures, segment_rows, older=older)
         if failures.by_store:

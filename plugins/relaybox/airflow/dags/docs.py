@@ -191,6 +191,29 @@ raises [an alarm](docs/runbooks/growing-store.md).
 {_BUTTONS}"""
 
 
+def init_doc(stores: Sequence[Store]) -> str:
+    return f"""\
+Runs `relaybox init` with the logins of the owners: {", ".join(store.name for store in stores)}.
+
+### What it does
+
+1. `show` does what an init would do, and rolls it back. The table is in its log, in XCom and in the
+   question. If the stores are up to date, it is *skipped*, and the rest too.
+2. `approve` waits a day for a person, under Required Actions.
+3. `init` plans the stores again while no other init can run, and does what was approved. If a store,
+   `relaybox.yaml` or the installed Relaybox is another one by then, it changes nothing and fails: trigger
+   a new run.
+
+Each store needs an Airflow connection of its owner: the id of the store's connection with the suffix
+`_owner`, for example `{stores[0].connection}_owner`. Without these connections the DAG can do nothing.
+
+### When it fails
+
+A killed or cleared `init` goes on with what is left of the approved plan. The message of any other error names
+the store and what to do.
+"""
+
+
 def replay_doc(route: Route) -> str:
     return f"""\
 Reads messages of route **{route.name}** again, by a second cursor of a subscription. The live

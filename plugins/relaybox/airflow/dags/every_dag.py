@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from relaybox.airflow.dags.actions import build_redrive_dags, build_skip_dags
 from relaybox.airflow.dags.alerts import Alerts, add_alerts
 from relaybox.airflow.dags.confirm import build_confirm_dags
+from relaybox.airflow.dags.init import build_init_dag
 from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.airflow.dags.retention import build_retention_dag
 from relaybox.airflow.dags.transfer import build_transfer_dags
@@ -26,6 +27,7 @@ _KINDS: tuple[Callable[[Routes], dict[str, DAG]], ...] = (
     build_skip_dags,
     build_verify_dag,
     build_retention_dag,
+    build_init_dag,
 )
 
 
