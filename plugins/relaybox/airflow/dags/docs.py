@@ -209,8 +209,12 @@ Each store needs an Airflow connection of its owner: the id of the store's conne
 
 ### When it fails
 
-A killed or cleared `init` goes on with what is left of the approved plan. The message of any other error names
-the store and what to do.
+The message names the store and what to do.
+
+### Which buttons are safe
+
+All, at any time. A killed or cleared `init` does what is left of the approved plan. Marking `approve` as a
+success approves nothing. A cleared `show` makes a new plan, which has to be approved anew.
 """
 
 
