@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Hashable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
 from relaybox.airflow.run_triggers import HopPoll, RunTriggers
-from relaybox.airflow.store_watch import WORK_OF_SUBSCRIPTIONS, poll_store
+from relaybox.airflow.store_trigger import StoreTrigger
+from relaybox.airflow.store_watch import WORK_OF_SUBSCRIPTIONS
 from relaybox.log_events import warn
-from relaybox.routes import Watch
 
 POLL_SECONDS = 5.0
 
 
-class SubscriptionTrigger(BaseEventTrigger):
+class SubscriptionTrigger(StoreTrigger):
     """Fires when messages wait for a subscription and no worker has them; again each minute until a worker has.
 
     It only looks: it fetches and acknowledges nothing. All triggers of one store with the same times share one session and one query.
@@ -32,6 +31,9 @@ class SubscriptionTrigger(BaseEventTrigger):
         listen: whether the session stays open in between, and `notify relaybox_work` ends the wait.
     """
 
+    question = WORK_OF_SUBSCRIPTIONS
+    connection_field = "relaybox_conn_id"
+
     def __init__(
         self,
         *,
@@ -42,43 +44,12 @@ class SubscriptionTrigger(BaseEventTrigger):
         backoff: float = 2.0,
         listen: bool = True,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__(poll_seconds=poll_seconds, max_poll_seconds=max_poll_seconds, backoff=backoff, listen=listen)
         self.relaybox_conn_id = relaybox_conn_id
         self.subscription = subscription
-        self.poll_seconds = poll_seconds
-        self.max_poll_seconds = poll_seconds if max_poll_seconds is None else max_poll_seconds
-        self.backoff = backoff
-        self.listen = listen
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "relaybox_conn_id": self.relaybox_conn_id,
-                "subscription": self.subscription,
-                "poll_seconds": self.poll_seconds,
-                "max_poll_seconds": self.max_poll_seconds,
-                "backoff": self.backoff,
-                "listen": self.listen,
-            },
-        )
-
-    def shared_stream_key(self) -> Hashable:
-        return (
-            "relaybox subscriptions",
-            self.relaybox_conn_id,
-            self.poll_seconds,
-            self.max_poll_seconds,
-            self.backoff,
-            self.listen,
-        )
-
-    @classmethod
-    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Mapping[str, HopPoll]]:
-        watch = Watch(kwargs["poll_seconds"], kwargs["max_poll_seconds"], kwargs["backoff"], kwargs["listen"])
-        async with aclosing(poll_store(kwargs["relaybox_conn_id"], WORK_OF_SUBSCRIPTIONS, watch=watch)) as polls:
-            async for found in polls:
-                yield found
+    def own_arguments(self) -> dict[str, Any]:
+        return {"relaybox_conn_id": self.relaybox_conn_id, "subscription": self.subscription}
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Mapping[str, HopPoll]]) -> AsyncIterator[TriggerEvent]:
         run_triggers = RunTriggers()
@@ -89,9 +60,3 @@ class SubscriptionTrigger(BaseEventTrigger):
             is_known = self.subscription in found
             if is_known and run_triggers.due(found[self.subscription], time.monotonic()):
                 yield TriggerEvent({"subscription": self.subscription})  # type: ignore[no-untyped-call]
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Airflow runs shared streams by the methods above; alone, the trigger is its own only subscriber."""
-        _, kwargs = self.serialize()
-        async for event in self.filter_shared_stream(self.open_shared_stream(kwargs)):
-            yield event

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Hashable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
 from relaybox.airflow.run_triggers import HopPoll, RunTriggers
-from relaybox.airflow.store_watch import watch_store
-from relaybox.routes import Watch
+from relaybox.airflow.store_trigger import StoreTrigger
+from relaybox.airflow.store_watch import WORK_OF_HOPS
 
 POLL_SECONDS = 1.0
 
 
-class HopWorkTrigger(BaseEventTrigger):
+class HopWorkTrigger(StoreTrigger):
     """Fires when a hop has work and no driver. All hops that leave a store share one session to it.
 
     Args:
@@ -28,6 +28,9 @@ class HopWorkTrigger(BaseEventTrigger):
         listen: whether the session stays open in between, and a NOTIFY of an application ends the wait.
     """
 
+    question = WORK_OF_HOPS
+    connection_field = "connection"
+
     def __init__(
         self,
         *,
@@ -39,37 +42,13 @@ class HopWorkTrigger(BaseEventTrigger):
         backoff: float = 2.0,
         listen: bool = True,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__(poll_seconds=poll_seconds, max_poll_seconds=max_poll_seconds, backoff=backoff, listen=listen)
         self.hop = hop
         self.connection = connection
         self.patience_seconds = patience_seconds
-        self.poll_seconds = poll_seconds
-        self.max_poll_seconds = poll_seconds if max_poll_seconds is None else max_poll_seconds
-        self.backoff = backoff
-        self.listen = listen
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {
-                "hop": self.hop,
-                "connection": self.connection,
-                "patience_seconds": self.patience_seconds,
-                "poll_seconds": self.poll_seconds,
-                "max_poll_seconds": self.max_poll_seconds,
-                "backoff": self.backoff,
-                "listen": self.listen,
-            },
-        )
-
-    def shared_stream_key(self) -> Hashable:
-        return ("relaybox store", self.connection, self.poll_seconds, self.max_poll_seconds, self.backoff, self.listen)
-
-    @classmethod
-    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Mapping[str, HopPoll]]:
-        watch = Watch(kwargs["poll_seconds"], kwargs["max_poll_seconds"], kwargs["backoff"], kwargs["listen"])
-        async for sightings in watch_store(kwargs["connection"], watch=watch):
-            yield sightings
+    def own_arguments(self) -> dict[str, Any]:
+        return {"hop": self.hop, "connection": self.connection, "patience_seconds": self.patience_seconds}
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Mapping[str, HopPoll]]) -> AsyncIterator[TriggerEvent]:
         run_triggers = RunTriggers(patience_seconds=self.patience_seconds)
@@ -77,9 +56,3 @@ class HopWorkTrigger(BaseEventTrigger):
             sighting = sightings.get(self.hop)
             if sighting is not None and run_triggers.due(sighting, time.monotonic()):
                 yield TriggerEvent({"hop": self.hop})  # type: ignore[no-untyped-call]
-
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Airflow runs shared streams by the methods above; alone, the trigger is its own only subscriber."""
-        _, kwargs = self.serialize()
-        async for event in self.filter_shared_stream(self.open_shared_stream(kwargs)):
-            yield event
