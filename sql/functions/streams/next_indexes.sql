@@ -6,6 +6,7 @@
 create or replace function relaybox.next_indexes(sender text, index_count integer) returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
 as $$
 declare
     last_given bigint;
