@@ -24,7 +24,8 @@ for python in $(PYTHON); do "$$python" -c '$(USABLE)' 2>/dev/null && break; pyth
 test -n "$$python" || { echo 'No Python 3.11, 3.12 or 3.13 with venv found. Install python3 and python3-venv, or set PYTHON=' >&2; exit 2; }
 endef
 
-COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
+RESOLVE := $(UV) pip compile --quiet --universal --python-version 3.11 --custom-compile-command 'make lock'
+COMPILE := $(RESOLVE) --generate-hashes
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -96,6 +97,10 @@ test-python-%:
 test-lowest: ## Run the tests of Airflow and Spark on the lowest versions that pyproject.toml takes
 	$(MAKE) --no-print-directory VENV=$(VENV)/lowest LOCK=tests/versions/lowest.lock venv postgres-versions $(VENV)/lowest/.spark-classes.jsa
 	$(VENV)/lowest/bin/python -m tests.versions --lowest $(ARGS)
+
+.PHONY: test-airflow-upgrade
+test-airflow-upgrade: $(INSTALLED) ## Upgrade Airflow from the lowest to the highest version in the middle of transfers
+	$(BIN)/pytest -s tests/upgrades/airflow_upgrade.py $(ARGS)
 
 .PHONY: test-faults
 test-faults: $(INSTALLED) ## Inject every fault into every step; writes docs/reliability-report.md (ARGS="--seed 7")
@@ -203,6 +208,8 @@ lock: $(INSTALLED) ## Pin the newest allowed versions, with hashes, in requireme
 	$(COMPILE) --upgrade --all-extras --constraint tests/versions/equal-sparks.txt --output-file $(LOCK) pyproject.toml
 	$(COMPILE) --extra airflow --extra spark --constraint $(LOCK) --output-file docker/$(LOCK) pyproject.toml
 	$(COMPILE) --upgrade --all-extras --resolution lowest-direct --output-file tests/versions/lowest.lock pyproject.toml
+	$(RESOLVE) --upgrade --no-annotate --resolution lowest-direct --output-file tests/versions/airflow-lowest.txt tests/versions/airflow.in
+	$(RESOLVE) --upgrade --no-annotate --output-file tests/versions/airflow-highest.txt tests/versions/airflow.in
 
 .PHONY: clean
 clean: ## Remove .venv and everything that tools and demos left here

@@ -56,6 +56,7 @@ class AirflowStandalone:
         connections: connection id to URI or JSON, given to the child as AIRFLOW_CONN_*.
         environment: further variables of the child, for example RELAYBOX_CONFIG.
         command_line: what of Airflow is started; all of it by default.
+        programs: the directory with `airflow` and `python`; that of this Python by default.
     """
 
     home: Path
@@ -66,6 +67,7 @@ class AirflowStandalone:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     ports: AirflowPorts = field(default_factory=AirflowPorts)
     command_line: Sequence[str] = ("standalone",)
+    programs: Path = Path(sys.executable).parent
     client: AirflowClient = field(init=False, repr=False)
     _guard: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
 
@@ -90,9 +92,8 @@ class AirflowStandalone:
         """Starts the components; `wait_until_healthy` tells when they answer."""
         self.home.mkdir(parents=True, exist_ok=True)
         self.client = AirflowClient(self.ports.api)  # an earlier start's token is of no use
-        airflow = Path(sys.executable).with_name("airflow")
         self._guard = spawn(
-            [sys.executable, "-m", "relaybox.local.guard", airflow, *self.command_line],
+            [sys.executable, "-m", "relaybox.local.guard", self.programs / "airflow", *self.command_line],
             env=self._child_environment(),
             log=self.log_file,
             cwd=self.home,
@@ -131,7 +132,7 @@ class AirflowStandalone:
             StackFailed: the command failed; the message carries the end of what it said.
         """
         ran = subprocess.run(
-            [Path(sys.executable).with_name("airflow"), *arguments],
+            [self.programs / "airflow", *arguments],
             env=self._child_environment(),
             cwd=self.home,
             capture_output=True,
@@ -151,10 +152,10 @@ class AirflowStandalone:
 
     def _child_environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
-        python = sys.executable
+        python = str(self.programs / "python")
         return {
             **inherited,
-            "PATH": os.pathsep.join([str(Path(python).parent), inherited.get("PATH", os.defpath)]),
+            "PATH": os.pathsep.join([str(self.programs), inherited.get("PATH", os.defpath)]),
             "JAVA_HOME": str(find_java_home()),
             "PYSPARK_PYTHON": python,
             "PYSPARK_DRIVER_PYTHON": python,
