@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from relaybox.local.clusters import write_service_file
+from tests.support.bare_airflow import build_wheel
 from tests.support.world import World, routes_file
 
 
@@ -28,3 +29,9 @@ def owned(databases: Mapping[str, Mapping[str, Any]], tmp_path: Path, monkeypatc
     for store in databases:
         world.query(f"administer_{store}", "drop owned by app_owner; reassign owned by app_owner to current_user")
         world.query(f"administer_{store}", "drop role app_owner")
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this tree."""
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
