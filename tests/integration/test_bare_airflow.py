@@ -15,6 +15,8 @@ from packaging.requirements import Requirement
 
 from tests.support.bare_airflow import REPOSITORY, VERSIONS, make_bare_airflow
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("level", ["lowest", "highest"])
 def test_an_installation_beside_airflow_changes_no_version_of_it(level: str, wheel: Path, tmp_path: Path) -> None:

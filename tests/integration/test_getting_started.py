@@ -27,6 +27,8 @@ from tests.support.bare_airflow import VERSIONS, BareAirflow, make_bare_airflow
 from tests.support.patience import patience
 from tests.support.world import wait_until
 
+pytestmark = pytest.mark.thorough
+
 PAGE = Path(__file__).parents[2] / "docs" / "getting-started.md"
 BLOCK = re.compile(r"^```sh(?: (\w+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 APPLICATIONS = {"shop": "webshop", "billing": "invoices"}
