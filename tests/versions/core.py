@@ -46,7 +46,7 @@ OLDEST_CORE = (
     "tests/integration/test_g6_chosen_order.py",
     "tests/integration/test_subscriptions.py",
 )
-"""What each run of the suite tries on the oldest version."""
+"""What `make test-all` tries on the oldest version."""
 
 PYTHON_CORE = (
     "tests/unit",

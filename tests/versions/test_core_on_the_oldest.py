@@ -1,4 +1,4 @@
-"""Each run of the suite tries the oldest Postgres that a store may run; `make test-versions` tries more, on all of them."""
+"""`make test-all` tries the oldest Postgres that a store may run; `make test-versions` tries more, on all of them."""
 
 from __future__ import annotations
 
