@@ -228,15 +228,16 @@ def test_no_error_is_passed_over_in_silence() -> None:
 
 
 def test_every_broad_except_raises_again() -> None:
-    """`except:`, `except Exception` and `except BaseException` end with `raise`; a consumer's handler is the one exception."""
+    """`except:`, `except Exception` and `except BaseException` end with `raise`, where the code that raised is ours."""
     root = Path(relaybox.__file__).parent
     wide = [
         f"{path.relative_to(root)}:{node.lineno}"
         for path in sorted(root.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ExceptHandler)
-        # what a consumer's handler raises is the reason with which its message is refused; what an asker raises goes to who waits
-        and str(path.relative_to(root)) not in ("consumer/loop.py", "stores/inquiries.py")
+        # what a consumer's handler raises is the reason with which its message is refused; what an asker raises goes to who waits;
+        # what a team's callback raises is a warning, and it is called again
+        and str(path.relative_to(root)) not in ("consumer/loop.py", "stores/inquiries.py", "airflow/operators/look.py")
         and (node.type is None or {"Exception", "BaseException"} & _names(node.type))
         and not isinstance(node.body[-1], ast.Raise)
     ]
