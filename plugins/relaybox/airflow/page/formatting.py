@@ -66,3 +66,8 @@ def lag(hop: HopStatus) -> str:
     if hop.lag_messages == 0:
         return "no lag"
     return f"lag {hop.lag_messages:,}" + (f", {duration(hop.lag_seconds)}" if hop.lag_seconds is not None else "")
+
+
+def age(hop: HopStatus) -> str:
+    """Of the oldest message that waits; a dash if none does."""
+    return "-" if hop.lag_messages == 0 else duration(hop.lag_seconds)

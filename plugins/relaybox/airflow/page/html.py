@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache, partial
 from importlib import resources
@@ -19,12 +20,13 @@ from relaybox.airflow.page import formatting
 from relaybox.airflow.page.actions import Kind, ReadableRoute, dag_of
 from relaybox.airflow.page.api import MINUTES, Minutes, MovedBy
 from relaybox.airflow.page.charts import draw_delays, draw_rates
+from relaybox.airflow.page.hop_table import HopOrder, HopOrderDep, group_by_route
 from relaybox.airflow.page.map_drawing import DrawnHop, draw_map
-from relaybox.airflow.page.map_filter import MapFilter, MapFilterDep
-from relaybox.airflow.page.map_matrix import draw_matrix, is_too_large_to_draw
+from relaybox.airflow.page.map_filter import HEALTH, MapFilter, MapFilterDep
+from relaybox.airflow.page.map_matrix import MOST_DRAWN_HOPS, draw_matrix, is_too_large_to_draw
 from relaybox.airflow.page.markdown import render_runbook
 from relaybox.airflow.page.named_hops import GatheringDep, ReadableHop
-from relaybox.airflow.page.permissions import Rights, RightsDep
+from relaybox.airflow.page.permissions import RightsDep
 from relaybox.airflow.page.search import WantedDep, search
 from relaybox.airflow.page.threads import busy, in_page_thread
 from relaybox.airflow.page.timeline import draw_timeline
@@ -51,33 +53,64 @@ _MEDIA_TYPES = {
 
 
 @pages.get("/map")
-async def show_map(request: Request, gathering: GatheringDep, rights: RightsDep, wanted: MapFilterDep) -> Response:
-    return await in_page_thread(_draw_map_page, request, await gathering.overview(rights), rights, wanted)
+async def show_map(
+    request: Request, gathering: GatheringDep, rights: RightsDep, wanted: MapFilterDep, order: HopOrderDep
+) -> Response:
+    return await in_page_thread(_draw_map_page, request, await gathering.overview(rights), wanted, order)
 
 
-def _draw_map_page(request: Request, seen: VisibleOverview, rights: Rights, wanted: MapFilter) -> Response:
+def _draw_map_page(request: Request, seen: VisibleOverview, wanted: MapFilter, order: HopOrder) -> Response:
     base = base_of(request)
-    every = (
+    every = [
         DrawnHop(hop, seen.health(hop), seen.overview.rates.get(hop.hop.name), f"{base}/hops/{hop.hop.name}") for hop in seen.hops
-    )
+    ]
     drawn = [hop for hop in every if wanted.takes(hop)]
-    shown = {hop.status.hop.name for hop in drawn}
+    readable, shown = {hop.status.hop.name for hop in every}, {hop.status.hop.name for hop in drawn}
     routes = [
         route
         for route in seen.overview.status.routes
-        if all(rights.may_read(hop) for hop in route.route.hops) and shown & {hop.name for hop in route.route.hops}
+        if (names := {hop.name for hop in route.route.hops}) <= readable and not names.isdisjoint(shown)
     ]
     silent, is_matrix = frozenset(seen.overview.status.errors), is_too_large_to_draw(drawn)
     drawing = (
-        draw_matrix(drawn, silent, partial(_between, base)) if is_matrix else draw_map(drawn, silent, partial(_report_of, base))
+        draw_matrix(drawn, silent, partial(_between, base, wanted, order))
+        if is_matrix
+        else draw_map(drawn, silent, partial(_report_of, base))
     )
+    in_order = order.sorted(drawn)
     return show_page(
-        request, "map.html", seen=seen, drawing=drawing, drawn=drawn, routes=routes, filter=wanted, is_matrix=is_matrix
+        request,
+        "map.html",
+        seen=seen,
+        drawing=drawing,
+        drawn=in_order,
+        groups=group_by_route(in_order, routes) if order.group else (),
+        routes=() if order.group else routes,
+        filter=wanted,
+        order=order,
+        is_matrix=is_matrix,
+        is_large=len(every) > MOST_DRAWN_HOPS,
+        missing=list(wanted.missing(every)),
+        names={
+            "route": list(dict.fromkeys(hop.status.hop.route for hop in every)),
+            "store": sorted({store for hop in every for store in hop.ends}),
+        },
+        healths=HEALTH,
+        hop_count=len(every),
+        link=partial(_map_with, base, wanted, order),
+        all_hops=_map_with(base, MapFilter(), order),
+        as_in_file=replace(order, sort="", order=""),
     )
 
 
-def _between(base: str, source: str, destination: str) -> str:
-    return f"{base}/map?{urlencode({'source': source, 'destination': destination})}"
+def _map_with(base: str, wanted: MapFilter, order: HopOrder, changed: HopOrder | None = None, **fields: str) -> str:
+    """The address of the map with another order, or with other fields of the filter."""
+    parameters = {**replace(wanted, **fields).parameters, **(changed or order).parameters}
+    return f"{base}/map?{urlencode(parameters)}" if parameters else f"{base}/map"
+
+
+def _between(base: str, wanted: MapFilter, order: HopOrder, source: str, destination: str) -> str:
+    return _map_with(base, wanted, order, source=source, destination=destination)
 
 
 def _report_of(base: str, store: str) -> str:

@@ -24,6 +24,9 @@ LANE = CARD_HEIGHT + 22.0
 PASSING = 24.0  # the lane of a line that passes a column
 MARGIN = 16.0
 
+NEED_SOMEBODY = frozenset({"stuck", "silent", "held"})
+"""The health of hops that do not go on by themselves."""
+
 
 @dataclass(frozen=True)
 class DrawnHop:
@@ -78,6 +81,7 @@ def draw_map(hops: Sequence[DrawnHop], silent_stores: frozenset[str], store_href
         height=2 * MARGIN + height,
         label="Map of stores and hops",
         class_="map",
+        has_links=True,
     )
 
 
@@ -233,6 +237,8 @@ def _card(hop: DrawnHop, box: _Box) -> Markup:
             text(status.hop.name, x + 28, y + 22, "name"),
             text(formatting.rate(hop.rate), x + CARD_WIDTH - 12, y + 22, "small", "end"),
             text(formatting.lag(status), x + 12, y + 43),
+            # the lag tells ok from busy, a word the others: no state is told by its colour only
+            text(hop.health, x + CARD_WIDTH - 12, y + 43, "small", "end") if hop.health in NEED_SOMEBODY else "",
             text(formatting.ratios(status), x + 12, y + 62, "small"),
             class_=f"card {hop.health}",
         ),

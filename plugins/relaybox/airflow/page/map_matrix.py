@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from relaybox.airflow.page.map_drawing import map_width
+from relaybox.airflow.page.map_filter import HEALTH
 from relaybox.airflow.page.svg import drawing, element, text
 
 if TYPE_CHECKING:
@@ -17,8 +18,10 @@ MOST_DRAWN_HOPS = 40
 MOST_DRAWN_WIDTH = 1_800.0
 WIDTH = 1_280.0
 LABELS, LARGEST_CELL, SMALLEST_CELL = 150.0, 46.0, 22.0
-HEALTH = ("stuck", "silent", "held", "busy", "ok")
-"""The worst first."""
+WORD_CELL = 40.0
+"""Cells of this size have room for a word below the number."""
+MARKS = {"stuck": "!", "silent": "?", "held": "="}
+"""What stands beside the number in smaller cells: no state is told by its colour only."""
 
 
 def is_too_large_to_draw(hops: Sequence[DrawnHop]) -> bool:
@@ -48,12 +51,14 @@ def draw_matrix(hops: Sequence[DrawnHop], silent_stores: frozenset[str], href: C
         height=LABELS + cell * len(stores) + 4,
         label="Hops by source and destination",
         class_="matrix",
+        has_links=True,
     )
 
 
 def _labels(store: str, middle: float, *, silent: bool) -> Iterator[Markup]:
     class_ = "name silent" if silent else "name"
-    shown = store if len(store) <= 17 else store[:16] + "…"
+    marked = f"{MARKS['silent']} {store}" if silent else store
+    shown = marked if len(marked) <= 17 else marked[:16] + "…"
     yield text(shown, LABELS - 8, middle + 5, class_, "end")
     turned = element(
         "text", shown, x=0, y=0, class_=class_, transform=f"translate({middle + 5:.1f},{LABELS - 8:.1f}) rotate(-90)"
@@ -78,9 +83,20 @@ def _cell(ends: tuple[str, str], hops: Sequence[DrawnHop], offsets: Mapping[str,
             "g",
             element("title", said),
             element("rect", x=x + 2, y=y + 2, width=cell - 4, height=cell - 4, rx=4),
-            text(len(hops), x + cell / 2, y + cell / 2 + 5, "", "middle"),
+            *_count(len(hops), worst, x + cell / 2, y + cell / 2, cell),
             class_=f"cell {worst}",
         ),
         href=href,
         aria_label=said,
     )
+
+
+def _count(count: int, worst: str, x: float, y: float, cell: float) -> Iterator[Markup]:
+    """The number of hops, with the worst of their health if it needs somebody."""
+    if worst not in MARKS:
+        yield text(count, x, y + 5, "", "middle")
+    elif cell < WORD_CELL:
+        yield text(f"{count}{MARKS[worst]}", x, y + 5, "", "middle")
+    else:
+        yield text(count, x, y - 1, "", "middle")
+        yield text(worst, x, y + 13, "small", "middle")

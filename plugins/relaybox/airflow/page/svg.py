@@ -20,10 +20,11 @@ def text(words: object, x: float, y: float, class_: str = "", anchor: str = "sta
     return element("text", words, x=x, y=y, class_=class_ or None, text_anchor=anchor)
 
 
-def drawing(*children: object, width: float, height: float, label: str, class_: str = "") -> Markup:
-    """A whole drawing; `label` is what a screen reader says."""
+def drawing(*children: object, width: float, height: float, label: str, class_: str = "", has_links: bool = False) -> Markup:
+    """A whole drawing; `label` is what a screen reader says. Inside an `img` it finds no links: a drawing that has some is a group."""
     box = f"0 0 {_show(width)} {_show(height)}"
-    return element("svg", *children, viewBox=box, width=width, height=height, role="img", aria_label=label, class_=class_ or None)
+    role = "group" if has_links else "img"
+    return element("svg", *children, viewBox=box, width=width, height=height, role=role, aria_label=label, class_=class_ or None)
 
 
 def _show(value: object) -> str:

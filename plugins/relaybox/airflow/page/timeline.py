@@ -62,6 +62,7 @@ def draw_timeline(batches: Sequence[BatchTimes], *, airflow: str = "") -> Markup
         height=height,
         label="Batches, from plan to settlement",
         class_="timeline",
+        has_links=True,
     )
 
 

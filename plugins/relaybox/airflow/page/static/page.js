@@ -28,8 +28,28 @@ async function renew() {
   }
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
   const opened = live.querySelector("details")?.open;
-  live.replaceChildren(...fresh.childNodes);
+  const focused = live.contains(document.activeElement) ? addressOf(document.activeElement) : null;
+  replaceChanged(live, fresh);
   if (opened) live.querySelector("details")?.setAttribute("open", "");
+  if (focused) live.querySelector(focused)?.focus({ preventScroll: true });
+}
+
+function addressOf(element) {
+  // finds the element again after the refresh: a keyboard user stays where they are
+  if (element.id) return `#${CSS.escape(element.id)}`;
+  const name = ["href", "data-post", "name"].find((each) => element.hasAttribute(each));
+  return name ? `${element.localName}[${name}="${CSS.escape(element.getAttribute(name))}"]` : null;
+}
+
+function replaceChanged(live, fresh) {
+  // what did not change stays: it keeps its focus and its selected text, and is not painted again
+  const old = [...live.childNodes];
+  const next = [...fresh.childNodes];
+  for (let at = old.length; at > next.length; at--) old[at - 1].remove();
+  next.forEach((node, at) => {
+    if (at >= old.length) live.append(node);
+    else if (!old[at].isEqualNode(node)) old[at].replaceWith(node);
+  });
 }
 
 async function post(button) {
