@@ -337,6 +337,24 @@ def test_a_turn_is_followed_by_a_rest_of_three_times_its_length(worked_seconds: 
     assert rests == [pytest.approx(3 * worked_seconds)]
 
 
+def test_the_turns_of_one_event_loop_are_not_those_of_another() -> None:
+    """A request waits for its turn in one loop, while another loop takes and gives back turns, and ends."""
+    turns = Turns()
+
+    async def take_and_give_back() -> None:
+        async with turns.turn():
+            pass
+
+    async def wait_beside_another_loop() -> None:
+        async with turns.turn():
+            waiting = asyncio.ensure_future(take_and_give_back())
+            await asyncio.sleep(0)  # it waits now
+            await asyncio.to_thread(asyncio.run, take_and_give_back())
+        await asyncio.wait_for(waiting, patience(5))
+
+    asyncio.run(wait_beside_another_loop())
+
+
 def test_a_request_that_gets_no_turn_is_told_to_come_again(page: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("relaybox.airflow.page.turns.PATIENCE_SECONDS", 0.05)
     (mounted,) = [route.app for route in page.app.routes if getattr(route, "path", "") == "/relaybox"]

@@ -6,11 +6,13 @@ A turn is the time that a request computes. While it waits for a store it has no
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from weakref import WeakKeyDictionary
 
 PATIENCE_SECONDS = 15.0
 """So long a request waits for a turn; then it is told to come again."""
@@ -30,12 +32,19 @@ class NoTurnError(Exception):
 
 
 class Turns:
-    """Of one process, first come, first served; requests that have begun go before those that have not."""
+    """Of one process, first come, first served; requests that have begun go before those that have not.
+
+    Each event loop has its own: a server has one, and what a loop waits for, only itself can tell it.
+    """
 
     def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._is_taken = False
+        self._lock = threading.Lock()
+        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue] = WeakKeyDictionary()
+
+    @property
+    def _queue(self) -> _Queue:
+        with self._lock:
+            return self._queues.setdefault(asyncio.get_running_loop(), _Queue())
 
     @asynccontextmanager
     async def turn(self, gone: asyncio.Future[None] | None = None) -> AsyncIterator[None]:
@@ -58,12 +67,10 @@ class Turns:
 
     async def take(self, *, has_begun: bool, gone: asyncio.Future[None] | None = None) -> float:
         """Waits for a turn, without a limit if it `has_begun`; returns when it began."""
-        if self._loop is not asyncio.get_running_loop():
-            self._loop, self._is_taken = asyncio.get_running_loop(), False
-            self._waiting.clear()
-        if self._is_taken:
-            called: asyncio.Future[None] = self._loop.create_future()
-            (self._waiting.appendleft if has_begun else self._waiting.append)(called)
+        queue = self._queue
+        if queue.is_taken:
+            called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            (queue.waiting.appendleft if has_begun else queue.waiting.append)(called)
             try:
                 await asyncio.wait(
                     {called, *({gone} if gone else ())},
@@ -71,31 +78,34 @@ class Turns:
                     return_when=asyncio.FIRST_COMPLETED,
                 )
             except asyncio.CancelledError:
-                self._leave(called)
+                if not called.cancel():  # the request has ended at the moment of its turn
+                    queue.call_next()
                 raise
             if not called.done():
                 called.cancel()
                 raise NoTurnError
-        self._is_taken = True
+        queue.is_taken = True
         return time.monotonic()
-
-    def _leave(self, called: asyncio.Future[None]) -> None:
-        """The request has ended before its turn, or at the moment of it."""
-        if not called.cancel():
-            self._call_next()
 
     def give_back(self, worked_seconds: float) -> None:
         """Ends a turn that took so long."""
-        assert self._loop is not None  # noqa: S101  # it was taken
-        self._loop.call_later(min(worked_seconds * REST, LONGEST_REST_SECONDS), self._call_next)
+        asyncio.get_running_loop().call_later(min(worked_seconds * REST, LONGEST_REST_SECONDS), self._queue.call_next)
 
-    def _call_next(self) -> None:
-        while self._waiting:
-            called = self._waiting.popleft()
+
+class _Queue:
+    """Who waits in one event loop."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[asyncio.Future[None]] = deque()
+        self.is_taken = False
+
+    def call_next(self) -> None:
+        while self.waiting:
+            called = self.waiting.popleft()
             if not called.done():
                 called.set_result(None)
                 return
-        self._is_taken = False
+        self.is_taken = False
 
 
 class _Turn:
