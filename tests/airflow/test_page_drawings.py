@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -16,7 +17,7 @@ from relaybox.airflow.links import BatchesLink, hop_page
 from relaybox.airflow.page.charts import nice_top
 from relaybox.airflow.page.map_drawing import DrawnHop, draw_map
 from relaybox.airflow.page.map_filter import MapFilter
-from relaybox.airflow.page.map_matrix import draw_matrix, is_too_large_to_draw
+from relaybox.airflow.page.map_matrix import MARKS, draw_matrix, is_too_large_to_draw
 from relaybox.airflow.page.markdown import render_runbook
 from relaybox.airflow.page.svg import element
 from relaybox.airflow.page.timeline import bars, draw_timeline
@@ -24,7 +25,9 @@ from relaybox.monitoring.finding import RUNBOOKS
 from relaybox.monitoring.hop_history import BatchTimes
 from relaybox.monitoring.runbooks import read_runbooks
 from relaybox.monitoring.status import HopStatus
-from relaybox.routes import Routes, load_routes
+from relaybox.routes import Hop, Routes, load_routes
+from tests.support.many_hops import HOP_COUNT, paths, write_routes
+from tests.support.many_hops import STORES as STORES_OF_MANY
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STORES = "abcdef"
@@ -97,7 +100,13 @@ def _points(path: str) -> list[tuple[float, float]]:
 def test_no_line_of_a_map_runs_through_a_card_or_a_store(tmp_path_factory: pytest.TempPathFactory, paths: list[str]) -> None:
     """Nor outside the drawing. Lines of hops that pass columns, and of those that go back, included."""
     drawing = str(draw_map(drawn(routes(tmp_path_factory.mktemp("routes"), paths)), frozenset(), "#{}".format))
+    check_lines(drawing)
+
+
+def check_lines(drawing: str) -> None:
+    """No line runs through a card or a store, or outside the drawing."""
     obstacles = [*boxes(drawing, "card"), *boxes(drawing, "store")]
+    assert obstacles
     height = float(re.findall(r'<svg viewBox="0 0 \S+ (\S+)"', drawing)[0])
     for path in re.findall(r'<path d="([^"]+)" class="edge', drawing):
         for x, y in _points(path):
@@ -127,6 +136,38 @@ def test_two_hundred_hops_over_twenty_stores_fit_on_a_screen(tmp_path: Path) -> 
     assert not is_too_large_to_draw(some)
     assert [hop for hop in hops if MapFilter(show="R17/").takes(hop)] == [hop for hop in hops if hop.status.hop.name == "r17/1"]
     assert [hop for hop in hops if MapFilter(health="stuck").takes(hop)] == []
+
+
+def test_no_line_runs_through_a_card_where_200_hops_are_drawn(tmp_path: Path) -> None:
+    """The cards of all hops at once, and those of each route, of each store, and between each two stores."""
+    hops = drawn(load_routes(write_routes(tmp_path)))
+    assert len(hops) == HOP_COUNT
+    selections = [
+        MapFilter(),
+        *(MapFilter(route=route) for route in paths()),
+        *(MapFilter(store=store) for store in STORES_OF_MANY),
+        *(MapFilter(source=source, destination=destination) for source, destination in {hop.ends for hop in hops}),
+    ]
+    for wanted in selections:
+        some = [hop for hop in hops if wanted.takes(hop)]
+        assert some, wanted
+        check_lines(str(draw_map(some, frozenset(), "#{}".format)))
+
+
+def test_small_cells_of_a_matrix_tell_their_health_by_a_mark(tmp_path: Path) -> None:
+    """And large ones by a word: no state is told by its colour only."""
+    (hop, *_) = drawn(load_routes(write_routes(tmp_path)))
+    for health, mark in MARKS.items():
+        shown = str(draw_matrix([replace(hop, health=health)], frozenset(), "?{}&{}".format))
+        assert f'text-anchor="middle">{health}</text>' in shown
+        many = [replace(hop, health=health, status=replace(hop.status, hop=other)) for other in _to_many_stores(hop)]
+        assert f'text-anchor="middle">1{mark}</text>' in str(draw_matrix(many, frozenset(), "?{}&{}".format))
+
+
+def _to_many_stores(hop: DrawnHop) -> list[Hop]:
+    """The hop to each of 40 stores: cells are small."""
+    destination = hop.status.hop.destination
+    return [replace(hop.status.hop, destination=replace(destination, name=f"store{number}")) for number in range(40)]
 
 
 def test_everything_in_a_drawing_is_escaped() -> None:

@@ -62,18 +62,14 @@ class ManyHops:
     def send(self, route: str, count: int) -> None:
         """Commits this number of messages of the route's topic."""
         statement = "insert into relaybox.outbox (topic, sender, payload) select %s, 'S', 'm' || n from generate_series(1, %s) n"
-        with closing(psycopg2.connect(**_given(self.parameters[self.routes.route(route).path[0].name]))) as session:
-            with session, session.cursor() as cursor:
-                cursor.execute(statement, (f"{route}.events", count))
+        given: dict[str, Any] = {**self.parameters[self.routes.route(route).path[0].name]}
+        with closing(psycopg2.connect(**given)) as session, session, session.cursor() as cursor:
+            cursor.execute(statement, (f"{route}.events", count))
 
     def transfer(self, route: str, *, hops: int) -> None:
         """Moves what waits through the first hops of a route."""
         for hop in self.routes.route(route).hops[:hops]:
             transfer_hop(hop, ThreadRunner(1), recorded_by="test")
-
-
-def _given(parameters: Mapping[str, str]) -> dict[str, Any]:
-    return {**parameters}
 
 
 @contextmanager

@@ -70,7 +70,8 @@ class HopOrder:
         if not self.sort:
             return list(hops)
         key = _KEYS[self.sort]
-        known, unknown = [], []
+        known: list[DrawnHop] = []
+        unknown: list[DrawnHop] = []
         for hop in hops:
             (unknown if key(hop) is None else known).append(hop)
         return [*sorted(known, key=key, reverse=self.is_descending), *unknown]

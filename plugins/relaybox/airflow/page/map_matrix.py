@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -20,7 +20,7 @@ WIDTH = 1_280.0
 LABELS, LARGEST_CELL, SMALLEST_CELL = 150.0, 46.0, 22.0
 WORD_CELL = 40.0
 """Cells of this size have room for a word below the number."""
-MARKS = {"stuck": "!", "silent": "?", "held": "="}
+MARKS = {"stuck": "!", "silent": "?", "held": "=", "busy": "~"}
 """What stands beside the number in smaller cells: no state is told by its colour only."""
 
 
@@ -37,44 +37,55 @@ def draw_matrix(hops: Sequence[DrawnHop], silent_stores: frozenset[str], href: C
         silent_stores: are marked.
         href: where a click on a cell leads, of its source and destination.
     """
-    stores = sorted({store for hop in hops for store in hop.ends})
-    cell = max(SMALLEST_CELL, min(LARGEST_CELL, (WIDTH - LABELS) / max(1, len(stores))))
+    sources, destinations = (sorted({hop.ends[end] for hop in hops}) for end in (0, 1))
+    cell = max(SMALLEST_CELL, min(LARGEST_CELL, (WIDTH - LABELS) / max(1, len(destinations))))
     cells: dict[tuple[str, str], list[DrawnHop]] = {}
     for hop in hops:
         cells.setdefault(hop.ends, []).append(hop)
-    offsets = {store: LABELS + number * cell for number, store in enumerate(stores)}
+    rows, columns = ({store: LABELS + number * cell for number, store in enumerate(ends)} for ends in (sources, destinations))
     return drawing(
-        *(label for store, at in offsets.items() for label in _labels(store, at + cell / 2, silent=store in silent_stores)),
-        *_grid(offsets, cell),
-        *(_cell(ends, found, offsets, cell, href(*ends)) for ends, found in cells.items()),
-        width=LABELS + cell * len(stores) + 4,
-        height=LABELS + cell * len(stores) + 4,
+        *(_row_label(store, at + cell / 2, silent=store in silent_stores) for store, at in rows.items()),
+        *(_column_label(store, at + cell / 2, silent=store in silent_stores) for store, at in columns.items()),
+        *_grid(len(rows), len(columns), cell),
+        *(_cell(ends, found, columns[ends[1]], rows[ends[0]], cell=cell, href=href(*ends)) for ends, found in cells.items()),
+        width=LABELS + cell * len(columns) + 4,
+        height=LABELS + cell * len(rows) + 4,
         label="Hops by source and destination",
         class_="matrix",
         has_links=True,
     )
 
 
-def _labels(store: str, middle: float, *, silent: bool) -> Iterator[Markup]:
-    class_ = "name silent" if silent else "name"
+def _row_label(store: str, middle: float, *, silent: bool) -> Markup:
+    label = text(_shortened(store, silent=silent), LABELS - 8, middle + 5, _label_class(silent=silent), "end")
+    return element("g", element("title", f"from {store}"), label)
+
+
+def _column_label(store: str, middle: float, *, silent: bool) -> Markup:
+    turned = f"translate({middle + 5:.1f},{LABELS - 8:.1f}) rotate(-90)"
+    shown = _shortened(store, silent=silent)
+    label = element("text", shown, x=0, y=0, class_=_label_class(silent=silent), transform=turned)
+    return element("g", element("title", f"to {store}"), label)
+
+
+def _shortened(store: str, *, silent: bool) -> str:
     marked = f"{MARKS['silent']} {store}" if silent else store
-    shown = marked if len(marked) <= 17 else marked[:16] + "…"
-    yield text(shown, LABELS - 8, middle + 5, class_, "end")
-    turned = element(
-        "text", shown, x=0, y=0, class_=class_, transform=f"translate({middle + 5:.1f},{LABELS - 8:.1f}) rotate(-90)"
-    )
-    yield element("g", element("title", f"to {store}"), turned)
+    return marked if len(marked) <= 17 else marked[:16] + "…"
 
 
-def _grid(offsets: Mapping[str, float], cell: float) -> Iterator[Markup]:
-    end = LABELS + cell * len(offsets)
-    for at in (*offsets.values(), end):
-        yield element("line", x1=LABELS, y1=at, x2=end, y2=at, class_="grid")
-        yield element("line", x1=at, y1=LABELS, x2=at, y2=end, class_="grid")
+def _label_class(*, silent: bool) -> str:
+    return "name silent" if silent else "name"
 
 
-def _cell(ends: tuple[str, str], hops: Sequence[DrawnHop], offsets: Mapping[str, float], cell: float, href: str) -> Markup:
-    x, y = offsets[ends[1]], offsets[ends[0]]
+def _grid(row_count: int, column_count: int, cell: float) -> Iterator[Markup]:
+    right, bottom = LABELS + column_count * cell, LABELS + row_count * cell
+    for y in (LABELS + number * cell for number in range(row_count + 1)):
+        yield element("line", x1=LABELS, y1=y, x2=right, y2=y, class_="grid")
+    for x in (LABELS + number * cell for number in range(column_count + 1)):
+        yield element("line", x1=x, y1=LABELS, x2=x, y2=bottom, class_="grid")
+
+
+def _cell(ends: tuple[str, str], hops: Sequence[DrawnHop], x: float, y: float, *, cell: float, href: str) -> Markup:
     worst = min((hop.health for hop in hops), key=HEALTH.index)
     said = f"{ends[0]} → {ends[1]}: {len(hops)} {'hop' if len(hops) == 1 else 'hops'}, the worst is {worst}"
     return element(
@@ -92,7 +103,7 @@ def _cell(ends: tuple[str, str], hops: Sequence[DrawnHop], offsets: Mapping[str,
 
 
 def _count(count: int, worst: str, x: float, y: float, cell: float) -> Iterator[Markup]:
-    """The number of hops, with the worst of their health if it needs somebody."""
+    """The number of hops, with the worst of their health unless all are ok."""
     if worst not in MARKS:
         yield text(count, x, y + 5, "", "middle")
     elif cell < WORD_CELL:
