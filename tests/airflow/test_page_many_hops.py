@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from tests.support.many_hops import HOP_COUNT, ROUTE_COUNT, STORES, ManyHops, ma
 from tests.support.patience import patience
 
 FIRST_PAINT_CPU_SECONDS = 1.0
+
+QUIET_CPU_SECONDS = 0.1
+"""Of slower_cpu() on a quiet machine."""
 
 SENT = {"booking_00": 3, "booking_04": 40, "crew_02": 7, "fleet_63": 1}
 """Messages that wait, by route; those of crew_02 wait for its second hop."""
@@ -188,6 +192,13 @@ def test_a_store_that_does_not_answer_is_told_in_words_and_sorted_last(many: Pag
     assert ">? claims</text>" in page
 
 
+def slower_cpu() -> float:
+    """How many times more CPU than on a quiet machine a computation takes; at least 1. The load does not count: CPU is measured."""
+    began = time.process_time()
+    sum(number * number for number in range(1_000_000))
+    return max(1.0, (time.process_time() - began) / QUIET_CPU_SECONDS)
+
+
 def metrics_of(session: Any) -> dict[str, float]:
     return {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
 
@@ -210,7 +221,7 @@ def test_200_hops_are_painted_within_a_second_of_cpu(many: PageServer, tmp_path:
     }
     print(f"200 hops, seconds of CPU: {took}")
     assert after["LayoutDuration"] > 0
-    assert took["ProcessTime"] <= patience(FIRST_PAINT_CPU_SECONDS), took
+    assert took["ProcessTime"] <= FIRST_PAINT_CPU_SECONDS * slower_cpu(), took
 
 
 def test_a_keyboard_sorts_and_the_address_of_airflow_can_be_shared(many: PageServer, tmp_path: Path) -> None:
