@@ -12,6 +12,7 @@ from relaybox.stores.migrations import sql_directory
 from tests.faults.library import CORE, name_of
 
 SHOWN = {
+    "list_message_id_defects.sql": "no clock: the text of the function that makes ids",
     "set_durability.sql": "when the durability of a store was said",
     "monitoring/doctor/clocks.py": "how far the clocks of stores and of this machine differ",
     "sending_state.sql": "the age of the oldest waiting message, for the status",
