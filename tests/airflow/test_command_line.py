@@ -82,6 +82,9 @@ def test_a_secrets_backend(logins: dict[str, dict[str, object]], tmp_path: Path,
     monkeypatch.setenv("AIRFLOW__SECRETS__BACKEND_KWARGS", json.dumps({"connections_file_path": str(file)}))
     monkeypatch.setenv("RELAYBOX_AIRFLOW", "1")
     assert run("transfer", "flights/1").exit_code == 0
+    examined = run("doctor", "--all", "--json").document["stores"]
+    assert [result for store in examined for result in store["results"] if result["check"] == "connection"] == []
+    assert all(len(store["results"]) > 5 for store in examined)
 
 
 def test_without_airflow_it_says_so(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

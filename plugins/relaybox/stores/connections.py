@@ -15,7 +15,7 @@ import psycopg2
 from relaybox import errors
 from relaybox.failpoints import reach
 from relaybox.stores.answer_limits import ANSWER_GRACE_SECONDS, LimitedConnection
-from relaybox.stores.credentials import note_admitted, renew_credentials
+from relaybox.stores.credentials import Renewal, note_admitted, renew_credentials
 from relaybox.stores.inquiries import current_inquiry
 from relaybox.stores.poolers import (
     CONNECTING_NAME,
@@ -180,11 +180,19 @@ def _open_pinned(service: str, parameters: Mapping[str, Any], settings: Mapping[
 def _connect(service: str, parameters: Mapping[str, Any]) -> LimitedConnection:
     inquiry = current_inquiry()
     if inquiry is None:
-        return _open_renewed(service, {"service": service, **parameters})
-    with inquiry.connecting(service) as given:
-        opened = _attempt({**parameters, **given}, refusal_seconds=min(REFUSAL_SECONDS, inquiry.seconds_left))
+        opened, renewal = _attempt_renewed(service, {"service": service, **parameters}, refusal_seconds=REFUSAL_SECONDS)
         if isinstance(opened, _Refused):
-            error = refusal_error(service, opened.said, opened.refusal)
+            raise refusal_error(service, opened.said, opened.refusal, renewal)
+        return opened
+    with inquiry.connecting(service) as given:
+        full, seconds = {**parameters, **given}, min(REFUSAL_SECONDS, inquiry.seconds_left)
+        renewal = None
+        if "service" in given:  # of libpq: the file may have nothing yet
+            opened, renewal = _attempt_renewed(service, full, refusal_seconds=seconds)
+        else:
+            opened = _attempt(full, refusal_seconds=seconds)
+        if isinstance(opened, _Refused):
+            error = refusal_error(service, opened.said, opened.refusal, renewal)
             if isinstance(error, errors.StoreUnreachable):
                 inquiry.silent[service] = error
             raise error
@@ -192,18 +200,18 @@ def _connect(service: str, parameters: Mapping[str, Any]) -> LimitedConnection:
     return opened
 
 
-def _open_renewed(service: str, parameters: Mapping[str, Any]) -> LimitedConnection:
+def _attempt_renewed(
+    service: str, parameters: Mapping[str, Any], *, refusal_seconds: float
+) -> tuple[LimitedConnection | _Refused, Renewal | None]:
     """Logs in with what the service file has after it was renewed; where that is refused, with what it has after it was renewed again."""
     renewal = renew_credentials(service)
-    opened = _attempt(parameters, refusal_seconds=REFUSAL_SECONDS)
+    opened = _attempt(parameters, refusal_seconds=refusal_seconds)
     if renewal is not None and isinstance(opened, _Refused) and opened.refusal.rejects_login:
         renewal = renew_credentials(service, refused=renewal)
-        opened = _attempt(parameters, refusal_seconds=REFUSAL_SECONDS)
-    if isinstance(opened, _Refused):
-        raise refusal_error(service, opened.said, opened.refusal, renewal)
-    if renewal is not None and not renewal.was_admitted:
+        opened = _attempt(parameters, refusal_seconds=refusal_seconds)
+    if renewal is not None and not isinstance(opened, _Refused) and not renewal.was_admitted:
         note_admitted(service)
-    return opened
+    return opened, renewal
 
 
 class _Refused(NamedTuple):
