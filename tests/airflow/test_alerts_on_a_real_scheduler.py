@@ -15,6 +15,8 @@ from tests.airflow.system import ARRIVE_SECONDS, System, running_system
 from tests.support.patience import patience
 from tests.support.world import wait_until
 
+pytestmark = pytest.mark.thorough
+
 ROUTE = {
     "runner": "threads",
     "limits": {"target_lag_seconds": 1},
