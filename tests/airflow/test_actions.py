@@ -12,11 +12,12 @@ import pytest
 import yaml
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from relaybox.airflow.approvals import cell
+from relaybox.airflow.approvals import cell, digest_shown
 from relaybox.airflow.dags.actions import build_redrive_dags, build_skip_dags
 from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.consumer import Consumer
 from relaybox.stores.schema import initialise_store
+from tests.airflow.answers import APPROVED, answered
 from tests.airflow.deferred import execute
 from tests.airflow.replay_world import reading
 from tests.support.senders import declare, send_caused, stream
@@ -61,14 +62,11 @@ def run_task(world: World, dag_id: str, task_id: str, *, pulled: dict[str, Any] 
     )
 
     def pull(task_ids: str) -> Any:
-        return (pulled or {}).get(task_ids)
+        return answered(pulled or {}, dag_id).get(task_ids)
 
     ti = SimpleNamespace(try_number=1, xcom_pull=pull)
     filled = {**{name: dag.params[name] for name in dag.params}, "store": STORE, **params}
     return execute(dag.get_task(task_id), {"params": filled, "dag_run": run, "ti": ti})
-
-
-APPROVED = {"chosen_options": ["Approve"], "responded_by_user": {"id": "2", "name": "grace"}}
 
 
 def test_a_replay_is_counted_then_read_by_the_consumer_of_the_second_cursor(twelve: World) -> None:
@@ -191,6 +189,25 @@ def test_nothing_is_done_in_a_run_that_nobody_approved(
         form = {"sender": "airline", "reason": "why"}
     with pytest.raises(AirflowFailException, match=says):
         run_task(twelve, kind, kind, pulled={"show": shown, "count": counted, "approve": answer}, **form)
+    assert twelve.value(STORE, actions) == 0
+
+
+@pytest.mark.parametrize("kind", ["replay", "redrive", "skip"])
+def test_what_was_shown_after_the_question_is_not_done(twelve: World, kind: str) -> None:
+    """The task that shows was cleared, under the open question or after the answer; or an earlier version had asked."""
+    asking(twelve)
+    counted = run_task(twelve, "replay", "count", subscription="billing", start="3", through="9")
+    shown = {"dead_letter_ids": [1], "attempts": [1], "through": 1, "table": "|"}
+    form = {"subscription": "billing", "start": "3", "through": "9", "reason": "why"}
+    if kind == "skip":
+        form = {"sender": "airline", "reason": "why"}
+    found = counted if kind == "replay" else shown
+    for digest in (digest_shown({**found, "table": "another one"}), None):
+        answer = {**APPROVED, "clear_number": 0, "digest": digest}
+        with pytest.raises(AirflowFailException, match=r"has found is not what was approved: .* Nothing was done"):
+            run_task(twelve, kind, kind, pulled={"show": shown, "count": counted, "approve": answer}, **form)
+    assert digest_shown({**counted, "estimated_seconds": -1}) == digest_shown(counted)
+    actions = "select count(*) from relaybox.consumer_action where action in ('replay', 'redrive')"
     assert twelve.value(STORE, actions) == 0
 
 

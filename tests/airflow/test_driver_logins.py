@@ -21,6 +21,7 @@ from relaybox.airflow.operators.skip import GapOperator, SkipOperator
 from relaybox.airflow.operators.transfer import HopTransferOperator
 from relaybox.subscriptions import replays, subscriptions
 from relaybox.subscriptions.replays import ReplayRequest, ask_replay, second_cursor
+from tests.airflow.answers import APPROVED, answered
 from tests.airflow.connections import change_connection
 from tests.airflow.deferred import execute
 from tests.support.senders import declare, send_numbered
@@ -28,7 +29,6 @@ from tests.support.services import break_service
 from tests.support.world import STORES, World
 
 DRIVER = "driver_of_the_dags"
-APPROVED = {"chosen_options": ["Approve"], "responded_by_user": {"id": "2", "name": "grace"}}
 STORE = "analytics"
 FORM = {"store": STORE, "subscription": "billing", "reason": "a test", "start": "1", "rows_per_second": 1000}
 
@@ -52,7 +52,7 @@ def driven(connected: World, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def run(operator: Any, pulled: Mapping[str, Any] | None = None, **params: object) -> Any:
     """Executes one task of a run whose earlier tasks gave what is `pulled`."""
-    found = {APPROVE_TASK_ID: APPROVED, **(pulled or {})}
+    found = answered({APPROVE_TASK_ID: APPROVED, **(pulled or {})})
     ti = SimpleNamespace(
         dag_id="a_dag",
         run_id="a_run",

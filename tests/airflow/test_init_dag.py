@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
@@ -14,9 +16,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from relaybox.airflow.dags.init import build_init_dag
 from relaybox.errors import CredentialsUnavailable
+from tests.airflow.answers import APPROVED, Questions, answered
 from tests.support.world import STORES, World
-
-APPROVED = {"chosen_options": ["Approve"], "responded_by_user": {"id": "2", "name": "grace"}}
 
 
 @pytest.fixture
@@ -35,9 +36,19 @@ def edit(world: World, **keys: object) -> None:
 
 
 def run(world: World, task_id: str, *, shown: Any = None, answer: Any = APPROVED, store: str = "every store") -> Any:
-    pulled = {"show": shown, "approve": answer}
-    ti = SimpleNamespace(dag_id="relaybox_init", run_id="r1", try_number=1, xcom_pull=lambda *, task_ids: pulled[task_ids])
-    return build_init_dag(world.routes)["relaybox_init"].get_task(task_id).execute({"ti": ti, "params": {"store": store}})
+    return task(world, task_id).execute(context_of(shown, answer, store=store))
+
+
+def task(world: World, task_id: str) -> Any:
+    return build_init_dag(world.routes)["relaybox_init"].get_task(task_id)
+
+
+def context_of(shown: Any, answer: Any = None, *, store: str = "every store") -> dict[str, Any]:
+    pulled = answered({"show": shown, "approve": answer})
+    ti = SimpleNamespace(
+        dag_id="relaybox_init", run_id="r1", try_number=1, id=uuid4(), xcom_pull=lambda *, task_ids: pulled[task_ids]
+    )
+    return {"ti": ti, "task_instance": ti, "params": {"store": store}}
 
 
 def binds(world: World) -> bool:
@@ -90,6 +101,40 @@ def test_another_file_is_refused(owned: World) -> None:
     with pytest.raises(AirflowFailException, match="is not the one whose plan was approved"):
         run(owned, "init", shown=plan)
     assert not binds(owned)
+
+
+def test_an_approval_is_of_the_plan_that_its_question_showed(owned: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is edited and `show` is cleared: under the open question, then after the run has ended. Nothing that nobody saw is done."""
+    edit(owned, bind_senders=True, bind_topics=False)
+    plan, questions, approve = run(owned, "show"), Questions(monkeypatch), task(owned, "approve")
+    waiting = questions.ask(approve, context_of(plan))
+    assert "| airline | sender binding | switched on |" in questions.first.body
+    edit(owned, bind_senders=True, bind_topics=True)
+    unseen = run(owned, "show")
+    answer = questions.approve(task(owned, "approve"), context_of(unseen), waiting, datetime.now(UTC))
+    with pytest.raises(AirflowFailException, match="What the task show has found is not what was approved"):
+        run(owned, "init", shown=unseen, answer=answer)
+    assert not binds(owned)
+    edit(owned, bind_senders=True, bind_topics=False)
+    assert run(owned, "init", shown=run(owned, "show"), answer=answer)["changed"] == ["airline"], "a plan that is the same"
+    edit(owned, bind_senders=False, bind_topics=False)
+    with pytest.raises(AirflowFailException, match="What the task show has found is not what was approved"):
+        run(owned, "init", shown=run(owned, "show"), answer=answer)
+    assert binds(owned)
+
+
+def test_a_question_that_is_asked_again_with_its_first_text_is_refused(owned: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is lost asks the same again. After another plan Airflow would still show the first one."""
+    edit(owned, bind_senders=True)
+    plan, questions = run(owned, "show"), Questions(monkeypatch)
+    assert (
+        questions.ask(task(owned, "approve"), context_of(plan)).kwargs
+        == questions.ask(task(owned, "approve"), context_of(plan)).kwargs
+    )
+    edit(owned, bind_senders=True, bind_topics=True)
+    unseen = run(owned, "show")
+    with pytest.raises(AirflowFailException, match=r"Nobody was asked\. Trigger a new run"):
+        task(owned, "approve").execute(context_of(unseen))
 
 
 @pytest.mark.parametrize("step", ["init.checked", "init.committing", "init.committed", "outbox_segments.committed"])

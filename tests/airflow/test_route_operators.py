@@ -15,6 +15,7 @@ from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.airflow.page.store_overview import StoreOverview
 from relaybox.subscriptions import replays
 from relaybox.subscriptions.approvals import pin_subscription
+from tests.airflow.answers import answered
 from tests.airflow.deferred import execute
 from tests.airflow.page_client import USERS, PageServer, page_server, register_dags
 from tests.airflow.route_auth_manager import ROUTE_OF_USER, SHARED_DAGS
@@ -234,7 +235,7 @@ def run_task(world: World, kind: str, task_id: str, conf: dict[str, Any], pulled
     )  # fmt: skip
 
     def pull(task_ids: str) -> Any:
-        return pulled.get(task_ids)
+        return answered(pulled, kind).get(task_ids)
 
     ti = SimpleNamespace(try_number=1, xcom_pull=pull)
     params = {**{name: dag.params[name] for name in dag.params}, **conf}

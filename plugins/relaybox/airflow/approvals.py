@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
 
 from relaybox.airflow.naming import APPROVE_TASK_ID, SHOW_TASK_ID
 from relaybox.subscriptions.approvals import PinnedSubscription
@@ -20,21 +23,86 @@ PATIENCE = timedelta(days=1)
 """How long an action waits for its approval; no answer rejects it."""
 
 
+_DIGEST = "digest"
+_ESTIMATED = ("estimated_seconds",)
+"""What is shown, but differs from one look at the same store to the next."""
+
+
+class PinnedApprovalOperator(ApprovalOperator):
+    """Asks for the approval of what the task `shown_by` found, and returns the answer with the digest of what was shown.
+
+    Airflow keeps the text of a question as long as the run: a question that is asked again has the text of the first one. So a
+    question of anything else is refused.
+    """
+
+    def __init__(self, *, shown_by: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.shown_by = shown_by
+
+    def execute(self, context: Context) -> Any:
+        found = shown(context, self.shown_by)
+        digest = digest_shown(found)
+        self.body = f"{found['table']}\n\nDigest of what is to be approved: {digest}"
+        recorded = self._record_question(context)
+        if (recorded.subject, recorded.body) != (self.subject, self.body):
+            raise AirflowFailException(
+                f"The task {self.shown_by} was cleared, and found something else than before. Airflow would still ask with the first "
+                "text. Nobody was asked. Trigger a new run, and approve that one."
+            )
+        try:
+            return super().execute(context)
+        except TaskAwaitingInput as waiting:
+            waiting.kwargs = {**(waiting.kwargs or {}), _DIGEST: digest}
+            raise
+
+    def execute_complete(self, context: Context, event: dict[str, Any], digest: str | None = None) -> Any:
+        """Returns the answer, with the digest of what the question showed."""
+        answer = super().execute_complete(context, event)
+        return answer and {**answer, _DIGEST: digest}
+
+    def _record_question(self, context: Context) -> Any:
+        """Records the question as Airflow's operator does, which returns nothing. Returns the one that Airflow has."""
+        from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS  # Airflow makes it when a task starts
+
+        return SUPERVISOR_COMMS.send(
+            CreateHITLDetailPayload(
+                ti_id=context["task_instance"].id,
+                options=self.options,
+                subject=self.subject,
+                body=self.body,
+                defaults=self.defaults,
+                params=self.serialized_params,
+                multiple=self.multiple,
+                assigned_users=[],
+            )
+        )
+
+
 def approval(
-    subject: str, *, pool: str, shown_by: str = SHOW_TASK_ID, operator: type[ApprovalOperator] = ApprovalOperator
-) -> ApprovalOperator:
+    subject: str,
+    *,
+    pool: str,
+    shown_by: str = SHOW_TASK_ID,
+    operator: type[PinnedApprovalOperator] = PinnedApprovalOperator,
+) -> PinnedApprovalOperator:
     """Waits for a person, with what the task `shown_by` found before them. Takes no slot while it waits.
 
     It has the route's retries: after a worker that is lost, before the question or after the answer, it asks again.
     """
     return operator(
         task_id=APPROVE_TASK_ID,
+        shown_by=shown_by,
         subject=subject,
-        body=f"{{{{ ti.xcom_pull(task_ids='{shown_by}')['table'] }}}}",
         defaults=ApprovalOperator.REJECT,
         response_timeout=PATIENCE,
         pool=pool,
     )
+
+
+def digest_shown(found: Mapping[str, Any]) -> str:
+    """Returns the digest of what a task has shown, without estimates."""
+    told = {name: value for name, value in found.items() if name not in _ESTIMATED}
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
 def cell(value: object) -> str:
@@ -43,7 +111,7 @@ def cell(value: object) -> str:
 
 
 def shown(context: Context, task_id: str = SHOW_TASK_ID) -> Mapping[str, Any]:
-    """Returns what was approved; exactly that is done."""
+    """Returns what the task has found, which need not be what was approved: see approved()."""
     found: Mapping[str, Any] = context["ti"].xcom_pull(task_ids=task_id)
     return found
 
@@ -69,8 +137,15 @@ def describe_pinned(subscription: str, pinned_: PinnedSubscription) -> str:
     return f"{subscription} (number {pinned_.subscription_id}, since {pinned_.subscribed_at:%Y-%m-%d %H:%M})"
 
 
-def approver(context: Context) -> str:
-    """Returns the Airflow user who approved. Fails the task for good if nobody did."""
+class Approved(NamedTuple):
+    """What was approved, exactly that is done; and the Airflow user who approved it."""
+
+    shown: Mapping[str, Any]
+    by: str
+
+
+def approved(context: Context, shown_by: str = SHOW_TASK_ID) -> Approved:
+    """Returns what was approved. Fails the task for good if nobody approved, or if something else was found since the question."""
     answer = context["ti"].xcom_pull(task_ids=APPROVE_TASK_ID) or {}
     if ApprovalOperator.APPROVE not in answer.get("chosen_options", ()):
         raise AirflowFailException(
@@ -78,6 +153,12 @@ def approver(context: Context) -> str:
             "says require_approval: true for one of its stores: write that, run relaybox init, and wait until Airflow has read the "
             "file again. Then trigger a new run, and approve it under Required Actions."
         )
+    found = shown(context, shown_by)
+    if answer.get(_DIGEST) != digest_shown(found):
+        raise AirflowFailException(
+            f"What the task {shown_by} has found is not what was approved: the task was cleared since, or an earlier version of Relaybox "
+            "has asked. Nothing was done. Trigger a new run, and approve that one."
+        )
     user = answer.get("responded_by_user")
     name = user.get("name") if isinstance(user, Mapping) else getattr(user, "name", None)
-    return str(name or "unknown user")
+    return Approved(found, str(name or "unknown user"))

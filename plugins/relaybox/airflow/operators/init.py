@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from relaybox.airflow.approvals import approver, cell, shown
+from relaybox.airflow.approvals import approved, cell
 from relaybox.airflow.forms import STORE
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
@@ -84,8 +84,8 @@ class InitOperator(_InitOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the stores that were changed, and who approved."""
-        approved, approved_by = shown(context), approver(context)
-        if approved["target"] != digest_target(self.routes):
+        shown_plan, approved_by = approved(context)
+        if shown_plan["target"] != digest_target(self.routes):
             raise AirflowFailException(
                 "relaybox.yaml or the installed Relaybox is not the one whose plan was approved. Nothing was changed. "
                 "Trigger a new run, and approve its plan."
@@ -95,7 +95,7 @@ class InitOperator(_InitOperator):
             beyond = [
                 f"store {plan.store}: {one}"
                 for plan in plans
-                for one in find_unapproved(plan, approved["changes"].get(plan.store))
+                for one in find_unapproved(plan, shown_plan["changes"].get(plan.store))
             ]
             if beyond:
                 raise AirflowFailException(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from relaybox.airflow.approvals import approver, as_xcom, cell, describe_pinned, pinned, shown
+from relaybox.airflow.approvals import approved, as_xcom, cell, describe_pinned, pinned
 from relaybox.airflow.forms import REASON, SUBSCRIPTION, chosen_store, given, person
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
@@ -94,14 +94,14 @@ class RedriveOperator(BaseOperator):
         store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         with terminal_errors_fail_at_once(), service_file((store,)):
             require_of_stream(store, subscription, self.route.stream)
-            approved = shown(context)
+            letters, approved_by = approved(context)
             result = redrive_dead_letters(
                 store,
                 subscription,
-                dict(zip(approved["dead_letter_ids"], approved["attempts"], strict=True)),
+                dict(zip(letters["dead_letter_ids"], letters["attempts"], strict=True)),
                 reason=given(params, REASON, "Reason"),
-                on_behalf_of=f"{person(context)}, approved by {approver(context)}",
-                pinned=pinned(approved),
+                on_behalf_of=f"{person(context)}, approved by {approved_by}",
+                pinned=pinned(letters),
             )
         for dead_letter_id, why in result.passed_over.items():
             self.log.warning(

@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from relaybox.airflow.approvals import approver, as_xcom, cell, describe_pinned, pinned, shown
+from relaybox.airflow.approvals import PinnedApprovalOperator, approved, as_xcom, cell, describe_pinned, pinned, shown
 from relaybox.airflow.forms import REASON, SUBSCRIPTION, asker, chosen_store, given, person
 from relaybox.airflow.naming import APPROVE_TASK_ID, COUNT_TASK_ID
 from relaybox.airflow.replay_trigger import ReplayTrigger
@@ -99,18 +98,18 @@ def _table(store: Store, subscription: str, to_approve: PinnedSubscription, coun
     return "\n".join(["| what | value |", "|---|---|", *(f"| {what} | {cell(value)} |" for what, value in rows.items())])
 
 
-class ReplayApprovalOperator(ApprovalOperator):
+class ReplayApprovalOperator(PinnedApprovalOperator):
     """Asks for the approval of what was counted. Skips where nothing is to be replayed: a dry run, or an empty range."""
 
     def execute(self, context: Context) -> Any:
-        counted = shown(context, COUNT_TASK_ID)
+        counted = shown(context, self.shown_by)
         if context["params"].get(DRY_RUN) or counted["last_stream_position"] < counted["first_stream_position"]:
             raise AirflowSkipException("nothing is replayed, so nobody is asked")
         return super().execute(context)
 
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+    def execute_complete(self, context: Context, event: dict[str, Any], digest: str | None = None) -> Any:
         """Returns the answer, with how often the run had been cleared: a replay that is cleared later is another replay."""
-        answer = super().execute_complete(context, event)
+        answer = super().execute_complete(context, event, digest)
         return answer and {**answer, _CLEARED: context["dag_run"].clear_number}
 
 
@@ -186,7 +185,7 @@ def _replay_request(context: Context, route: Route) -> ReplayRequest:
 
 def _approved(request: ReplayRequest, context: Context) -> ReplayRequest:
     """The request with the subscription and the stream positions that were counted: no more than what the approver saw."""
-    who, counted = approver(context), shown(context, COUNT_TASK_ID)
+    counted, who = approved(context, COUNT_TASK_ID)
     if shown(context, APPROVE_TASK_ID)[_CLEARED] != context["dag_run"].clear_number:
         raise AirflowFailException(
             "This run was cleared after its approval, and would read the messages once more. Clear its task approve too: it asks again."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from relaybox.airflow.approvals import approver, cell, shown
+from relaybox.airflow.approvals import approved, cell
 from relaybox.airflow.forms import REASON, asker, given, person
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
@@ -111,13 +111,14 @@ class SkipOperator(BaseOperator):
         """Returns the result of each store."""
         params = context["params"]
         with terminal_errors_fail_at_once(), service_file(dict.fromkeys(self.route.path)):
+            gap, approved_by = approved(context)
             done = skip_gap(
                 self.route,
                 given(params, SENDER, "Sender"),
                 reason=given(params, REASON, "Reason"),
-                recorded_by=f"{person(context)}, approved by {approver(context)}: {asker(context)}",
-                through=int(shown(context)["through"]),
-                epoch=shown(context).get("epoch"),
+                recorded_by=f"{person(context)}, approved by {approved_by}: {asker(context)}",
+                through=int(gap["through"]),
+                epoch=gap.get("epoch"),
             )
             for one in done:
                 if one.error is not None:
