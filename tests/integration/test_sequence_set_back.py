@@ -62,6 +62,25 @@ def test_init_moves_a_sequence_on_that_was_set_back_behind_dropped_segments(drop
     assert verified.exit_code == 0, verified.stdout
 
 
+@pytest.mark.parametrize(("last_seq", "strays"), [(22, ()), (5, ("a", "b"))])
+def test_a_dry_run_leaves_the_sequence_as_it_is(dropped: World, last_seq: int, strays: tuple[str, ...]) -> None:
+    """Before, it moved the sequence, and the init after it had nothing to tell."""
+    dropped.query("airline", f"select setval('relaybox.outbox_seq', {last_seq})")
+    if strays:
+        dropped.send(*strays)
+    state = "select last_value, is_called from relaybox.outbox_seq"
+    before = dropped.query("airline", state), dropped.query("airline", SEQS)
+    for _ in range(2):
+        planned = invoke("init", "--dry-run", "airline")
+        assert planned.exit_code == 1, planned.stdout
+        assert "relaybox.outbox_seq was set back: it is at" in " ".join(planned.stdout.split())
+        assert (dropped.query("airline", state), dropped.query("airline", SEQS)) == before
+    done = invoke("init", "airline")
+    assert done.exit_code == 0, done.stdout
+    assert "relaybox.outbox_seq was set back: it is at" in " ".join(done.stdout.split())
+    assert dropped.value("airline", "select last_value from relaybox.outbox_seq") == 25 + len(strays)
+
+
 def test_init_moves_a_sequence_on_that_was_set_back_into_its_rows(dropped: World) -> None:
     """No message can be inserted until it is past them: doctor and status name it. So does a script of init mend it."""
     dropped.query("airline", "select setval('relaybox.outbox_seq', 22)")

@@ -14,6 +14,8 @@ begin
     where h.reads_log is null and h.retired_at is null order by h.hop for update;
     lock table relaybox.outbox in access exclusive mode;
     select * into head from relaybox_internal.outbox_seq_state();
+    -- a rollback, of a dry run too, undoes what is set after it
+    alter sequence relaybox.outbox_seq restart;
     last_seq := setval('relaybox.outbox_seq', greatest(head.last_seq, head.newest_seq, head.first_kept - 1, 1));
     if head.stray_count = 0 then
         return;
