@@ -178,6 +178,30 @@ def test_a_replay_that_was_cancelled_while_it_waited_fails_and_begins_nothing(fi
     assert five.value(STORE, "select count(*) from relaybox_internal.replay_range") == 1
 
 
+def test_a_replay_that_airflow_executes_from_its_start_again_goes_on_or_fails(five: World) -> None:
+    """The DAG was not there for a moment while the trigger fired. What was cancelled stays so, until the run is cleared."""
+    operator, context = task(five)
+    context["params"]["through"] = "latest"
+    with pytest.raises(TaskDeferred) as first:
+        operator.execute(context)
+    deliver(five, 2)
+    with pytest.raises(TaskDeferred) as again:
+        operator.execute(context)
+    assert again.value.kwargs["begun"] == first.value.kwargs["begun"]
+    cancel_replay(five.routes.store(STORE), "again", reason="a mistake")
+    with pytest.raises(AirflowFailException, match="the replay again was cancelled at stream position 0 of 5"):
+        operator.execute(context)
+    assert five.value(STORE, "select count(*) from relaybox_internal.replay_range") == 1
+    context["dag_run"].clear_number = 1
+    with pytest.raises(TaskDeferred):
+        operator.execute(context)
+    assert five.value(STORE, "select count(*) from relaybox_internal.replay_range") == 2
+    read_through(five, 7)
+    assert operator.execute(context)["done_stream_position"] == 7
+    deliver(five, 2)
+    assert operator.execute(context)["done_stream_position"] == 7
+
+
 def test_a_replay_waits_in_the_triggerer_no_longer_than_its_attempt_may(five: World) -> None:
     """However often it wakes in between: Airflow itself limits each wait alone."""
     operator, context = task(five, execution_timeout=timedelta(hours=1))

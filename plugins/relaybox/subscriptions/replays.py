@@ -126,6 +126,22 @@ def _require_stream(session: StoreSession, store: Store, subscription: str, stre
         raise errors.NotSubscribed(f"store {store.name} has no subscription {subscription} to stream {stream}.")
 
 
+_RANGE_OF_ASKER = """
+select max(r.replay_range_id)
+from relaybox_internal.replay_range r
+join relaybox_internal.subscription s on s.subscription_id = r.subscription_id
+join relaybox_internal.subscription parent on parent.subscription_id = s.replay_of
+where parent.subscription = %s and s.subscription = %s and r.reason = %s and %s = any(r.asked_by)
+"""
+
+
+def find_asked_range(store: Store, order: ReplayRequest) -> int | None:
+    """The newest range that the second cursor began for this asker and reason, also one that was read or cancelled. Reads only."""
+    with store_session(store, f"looking for the replay of {order.asked_by}", application_name="relaybox replay") as session:
+        found: int | None = session.value(_RANGE_OF_ASKER, order.subscription, order.cursor, order.reason, order.asked_by)
+    return found
+
+
 def read_progress(store: Store, replay: int) -> ReplayProgress:
     """How far a range has been read. Reads only."""
     with store_session(store, f"reading how far replay {replay} is", application_name="relaybox replay") as session:

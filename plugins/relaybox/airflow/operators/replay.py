@@ -21,7 +21,7 @@ from relaybox.log_events import emit
 from relaybox.routes import Route, Store
 from relaybox.subscriptions import subscriptions
 from relaybox.subscriptions.approvals import PinnedSubscription, pin_subscription, requires_approval
-from relaybox.subscriptions.replays import ReplayRequest, advance_replay, second_cursor
+from relaybox.subscriptions.replays import ReplayRequest, advance_replay, find_asked_range, second_cursor
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -117,7 +117,8 @@ class ReplayOperator(BaseOperator):
     """Opens a second cursor for the range, and succeeds when its consumers have read it. The live cursor does not move.
 
     Meanwhile it waits in the triggerer, for as long as its execution_timeout, and holds no slot.
-    Safe to kill, clear and run twice: the store records each request. A cleared run reads its range again.
+    Safe to kill, clear and run twice: the store records each request. A cleared run reads its range again; a run that is not
+    cleared begins one range at most, and fails if that was cancelled.
     """
 
     def __init__(self, *, route: Route, **kwargs: Any) -> None:
@@ -129,7 +130,11 @@ class ReplayOperator(BaseOperator):
         if context["params"].get(DRY_RUN):
             raise AirflowSkipException("dry run: nothing is replayed")
         ends_at = time.time() + self.execution_timeout.total_seconds() if self.execution_timeout else None
-        return self._advance(context, None, ends_at)
+        store, request = chosen_store(self.route, context["params"]), _replay_request(context, self.route)
+        with terminal_errors_fail_at_once(), service_file((store,)):
+            # Airflow executes a deferred task from its start, and not resume(), if the DAG was not there for a moment
+            begun = find_asked_range(store, request)
+        return self._advance(context, begun, ends_at)
 
     def resume(self, context: Context, event: Mapping[str, Any], begun: int | None, ends_at: float | None) -> dict[str, Any]:
         """Continues after the triggerer saw that the cursor moved on: the store is asked, the event is believed in nothing.
