@@ -50,17 +50,17 @@ def driven(connected: World, monkeypatch: pytest.MonkeyPatch) -> World:
     return connected
 
 
-def run(operator: Any, pulled: Mapping[str, Any] | None = None, **params: object) -> Any:
+def run(operator: Any, pulled: Mapping[str, Any] | None = None, run_id: str = "a_run", **params: object) -> Any:
     """Executes one task of a run whose earlier tasks gave what is `pulled`."""
     found = answered({APPROVE_TASK_ID: APPROVED, **(pulled or {})})
     ti = SimpleNamespace(
         dag_id="a_dag",
-        run_id="a_run",
+        run_id=run_id,
         try_number=1,
         get_previous_ti=lambda **_: None,
         xcom_pull=lambda *, task_ids: found[task_ids],
     )
-    dag_run = SimpleNamespace(dag_id="a_dag", run_id="a_run", run_type="manual", clear_number=0, triggering_user_name="ada")
+    dag_run = SimpleNamespace(dag_id="a_dag", run_id=run_id, run_type="manual", clear_number=0, triggering_user_name="ada")
     context = {"ti": ti, "outlet_events": OutletEventAccessors(), "params": {**FORM, **params}, "dag_run": dag_run}
     return execute(operator, context)
 
@@ -126,7 +126,7 @@ def test_a_replay_is_counted_read_and_read_again(driven: World) -> None:
     assert (counted["first_stream_position"], counted["last_stream_position"], counted["message_count"]) == (1, 3, 3)
     for through in ("3", "5"):
         with reading(driven, second_cursor("billing")) as stream_positions:
-            done = run(ReplayOperator(task_id="replay", route=driven.route), through=through)
+            done = run(ReplayOperator(task_id="replay", route=driven.route), run_id=f"through {through}", through=through)
         assert (done["replayed_as"], done["done_stream_position"]) == ("billing.replay", int(through))
         assert stream_positions == list(range(1, int(through) + 1))
     assert driven.query(STORE, "select count(*) from relaybox_internal.consumer_quota where role_name = %s", DRIVER) == [(0,)]
