@@ -104,6 +104,10 @@ class TransactionEnded(Terminal):
     """The handler of a consumer ended the transaction that acknowledges its message."""
 
 
+class HandlerRefused(Terminal):
+    """The handler of a consumer is async or a generator: a call of it does no work. Nothing is acknowledged."""
+
+
 class QuotaExceeded(Terminal):
     """The role has reached its quota of subscriptions or lanes in the store."""
 

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from sqlalchemy import text
 
 from relaybox.airflow.operators.consume import RelayboxConsumeOperator
-from relaybox.errors import CredentialsUnavailable
+from relaybox.errors import CredentialsUnavailable, HandlerRefused
 from relaybox.failpoints import CONSUMER_FAILPOINTS
 from tests.airflow.connections import change_connection
 from tests.support.streams import STORE, deliver
@@ -248,3 +248,30 @@ def test_a_function_without_a_message_is_refused_when_the_file_is_read() -> None
         def bill(connection: Connection) -> None: ...
 
         bill()
+
+
+def test_an_async_function_is_refused_when_the_file_is_read() -> None:
+    async def bill(connection: Connection, message: Message) -> None: ...
+
+    with pytest.raises(HandlerRefused, match=r"bill is async: a call of it does nothing"):
+        RelayboxConsumeOperator(task_id="t", relaybox_conn_id="c", subscription="s", handler=bill)  # type: ignore[arg-type]
+    with DAG("d", schedule=None), pytest.raises(HandlerRefused, match="is async"):
+        task.relaybox_consume(relaybox_conn_id="relaybox_hub", subscription="billing")(bill)()
+
+
+@pytest.mark.parametrize("decorated", [True, False])
+def test_a_task_whose_handler_returns_work_that_nothing_runs_fails_at_once(shop: World, *, decorated: bool) -> None:
+    async def later() -> None: ...
+
+    def bill(connection: Connection, message: Message) -> Any:
+        return later()
+
+    with pytest.raises(AirflowFailException, match="stream position 1: the handler .* returned a coroutine"):
+        if decorated:
+            with DAG("d", schedule=None):
+                made = task.relaybox_consume(relaybox_conn_id="relaybox_hub", subscription="billing")(bill)()
+            made.operator.execute({"ti": instance()})
+        else:
+            execute(handler=bill)
+    assert execute("manual__2")["acknowledged"] == 12
+    assert effects(shop) == list(range(1, 13))

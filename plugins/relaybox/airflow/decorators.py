@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 
@@ -41,9 +41,9 @@ class _ConsumeDecoratedOperator(DecoratedOperator, RelayboxConsumeOperator):
             **kwargs,
         )
 
-    def handle(self, connection: Connection, message: Message) -> None:
+    def handle(self, connection: Connection, message: Message) -> object:
         given = inspect.signature(self.python_callable).bind(*self.op_args, **self.op_kwargs)
-        self.handler(connection=connection, message=message, **given.arguments)  # type: ignore[call-arg]
+        return cast("Callable[..., object]", self.handler)(connection=connection, message=message, **given.arguments)
 
 
 def _of_the_dag(function: Callable[..., object]) -> Callable[..., object]:

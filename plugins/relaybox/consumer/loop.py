@@ -9,12 +9,13 @@ import uuid
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 import psycopg2
 from sqlalchemy.exc import DBAPIError
 
 from relaybox import errors
+from relaybox.consumer.handlers import require_finished, require_plain_handler
 from relaybox.consumer.messages import Message, UnreadLane
 from relaybox.consumer.session import TRANSACTION_GONE, ConsumerSession, open_engine
 from relaybox.failpoints import reach
@@ -141,10 +142,13 @@ class Consumer:
 
         Raises:
             StoreUnreachable: the session broke, and could not be opened anew after all retries.
+            HandlerRefused: the handler is async or a generator, or returned such work. The message is not refused: it comes again.
         """
+        require_plain_handler(handle)
+        call = cast("Callable[[Connection, Message], object]", handle)
         for message in self._iterate(goes_on=True):
             try:
-                handle(self.connection, message)
+                answer = call(self.connection, message)
             except (
                 errors.Transient
             ) as error:  # no fault of the message: without a session it is not acknowledged, and comes again
@@ -155,6 +159,18 @@ class Consumer:
                 self._stop.wait(self._backoff_seconds)
             except Exception as error:  # noqa: BLE001  # whatever it is, it is the message's reason
                 self.refuse(_reason(error))
+            else:
+                self._require_finished(call, answer, message)
+
+    def _require_finished(self, handle: Callable[[Connection, Message], object], answer: object, message: Message) -> None:
+        """Ends the worker without a word about the message if the handler's work has yet to run: the program is at fault."""
+        try:
+            require_finished(handle, answer, f"subscription {self.subscription}, stream position {message.stream_position}")
+        except errors.HandlerRefused:
+            self._current = None
+            self._release(message)
+            self._session.close()
+            raise
 
     def refuse(self, reason: str) -> None:
         """Refuses the current message when the loop goes on: its work is rolled back, and it comes again or is set aside."""

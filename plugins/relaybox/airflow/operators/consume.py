@@ -6,7 +6,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from relaybox.airflow.author_tasks import connection_as_service, task_instance_key
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.consumer import Consumer, Message
+from relaybox.consumer.handlers import require_plain_handler
 from relaybox.consumer.session import open_engine
 from relaybox.log_events import emit
 
@@ -38,6 +39,7 @@ class RelayboxConsumeOperator(BaseOperator):
         relaybox_conn_id: Airflow connection of the store; its login has relaybox_consumer. Templated.
         subscription: its name; it must exist. Templated.
         handler: called as handler(connection, message), with a connection of SQLAlchemy. It ends no transaction of this connection.
+            It is neither async nor a generator.
         max_messages: handler calls after which the task ends; None: no bound.
         max_seconds: the task ends after the message that it handles at this time.
         until_empty: end when a fetch gives nothing. False: wait for messages until a bound is reached.
@@ -66,6 +68,7 @@ class RelayboxConsumeOperator(BaseOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        require_plain_handler(handler)
         if max_messages is not None and max_messages < 1:
             raise ValueError(f"max_messages is {max_messages}: give at least 1, or None for no bound")
         if max_seconds <= 0:
@@ -86,7 +89,7 @@ class RelayboxConsumeOperator(BaseOperator):
         """Returns how many messages were acknowledged, refused and set aside, and how many lanes were left unread.
 
         Raises:
-            AirflowFailException: an error that no retry mends, or dead letters.
+            AirflowFailException: an error that no retry mends (also a handler that returned a coroutine or generator), or dead letters.
             AirflowException: the task was told to end. What was acknowledged stays so.
         """
         with (
@@ -131,18 +134,18 @@ class RelayboxConsumeOperator(BaseOperator):
         """The handler; the loop ends after `max_messages` calls of it."""
         calls = 0
 
-        def handle(connection: Connection, message: Message) -> None:
+        def handle(connection: Connection, message: Message) -> object:
             nonlocal calls
             calls += 1
             if calls == self.max_messages:
                 consumer.stop()
-            self.handle(connection, message)
+            return self.handle(connection, message)
 
-        return handle
+        return cast("Handler", handle)
 
-    def handle(self, connection: Connection, message: Message) -> None:
-        """Handles one message."""
-        self.handler(connection, message)
+    def handle(self, connection: Connection, message: Message) -> object:
+        """Handles one message. Returns what the handler returned: the loop refuses work that has yet to run."""
+        return cast("Callable[..., object]", self.handler)(connection, message)
 
     def on_kill(self) -> None:
         """Ends the loop after its message."""
