@@ -6,12 +6,13 @@ An application needs nothing of this: an insert into relaybox.outbox says the sa
 from __future__ import annotations
 
 import hashlib
+import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid5
+from uuid import UUID, uuid4, uuid5
 
 from psycopg2.extensions import cursor as Psycopg2Cursor
 from sqlalchemy import text
@@ -55,9 +56,12 @@ select count(*) from messages
 _STATEMENT_MESSAGES = 10_000
 _STATEMENT_CHARACTERS = 8 * 2**20
 
+_MARK_PUT = "select set_config('relaybox.put_transaction', {mark}, true)"
 _RECORD_PUT = """
-select relaybox.record_put({sender}, {put_key}, {content}, {message_count})
+select case when current_setting('relaybox.put_transaction', true) = {mark}
+    then relaybox.record_put({sender}, {put_key}, {content}, {message_count}) end
 """
+"""Null, and nothing is recorded, if the statement before was in another transaction: the session commits each statement."""
 _PUT_IDS = UUID("6b1f0d52-0c4c-5d0e-9a53-5f2d6c9f1b58")
 _PUT_KEY_BYTES = 1000
 
@@ -150,10 +154,11 @@ def put_once(session: Producing, sender: str, put_key: str, drafts: Sequence[Dra
         Whether they are sent by this transaction; False: they were sent before.
 
     Raises:
+        ValueError: the session commits each statement (autocommit). Nothing is recorded.
         the driver's own error: RB024, other messages were sent under this key. Else as put(). The transaction is to be rolled back.
     """
     values = {"sender": sender, "put_key": _kept_key(put_key), "content": _digest(drafts), "message_count": len(drafts)}
-    (is_first,) = _row(session, _RECORD_PUT, values)
+    is_first = _record(session, values)
     if not is_first:
         return False
     first_index = epoch = None
@@ -168,6 +173,19 @@ def put_once(session: Producing, sender: str, put_key: str, drafts: Sequence[Dra
                 "relaybox.outbox drops the rest. Roll back; relaybox doctor names it."
             )
     return True
+
+
+def _record(session: Producing, values: Mapping[str, Any]) -> bool:
+    """Returns whether the put is the first one under its key."""
+    mark = str(uuid4())
+    _row(session, _MARK_PUT, {"mark": mark})
+    (is_first,) = _row(session, _RECORD_PUT, {**values, "mark": mark})
+    if is_first is None:
+        raise ValueError(
+            f"sender {values['sender']}, put {values['put_key']}: the session commits each statement (autocommit), so an error could "
+            "record the put and lose its messages. Nothing was sent. Turn autocommit off, or begin a transaction, and commit it."
+        )
+    return bool(is_first)
 
 
 def _statements(sender: str, put_key: str, drafts: Sequence[Draft]) -> Iterator[list[str]]:
@@ -232,8 +250,13 @@ def _digest(drafts: Sequence[Draft]) -> str:
 
 def _in_order(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _in_order(value[name]) for name in sorted(value)}
+        return {name: _in_order(value[name]) for name in sorted(value, key=_name)}
     return [_in_order(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _name(name: Any) -> str:
+    """A member's name as JSON has it, which need not be text here: 1, True and None are names too."""
+    return name if isinstance(name, str) else json.dumps(name)
 
 
 class CausalSender:

@@ -161,13 +161,13 @@ class CountingCursor(Psycopg2Cursor):
 
 @pytest.mark.parametrize("numbered", [False, True])
 def test_a_put_of_many_messages_is_a_few_statements(world: World, *, numbered: bool) -> None:
-    """One records the put, one takes all indexes, and each 10,000 messages are one insert, in the order of the list."""
+    """Two record the put, one takes all indexes, and each 10,000 messages are one insert, in the order of the list."""
     world.query("airline", "select relaybox.declare_sender('pump', 'gapless'), relaybox.new_epoch('pump', 'gapless')")
     world.query("airline", "select relaybox.next_index('pump')")
     many = [Draft("flights", f"m{n}") for n in range(25_001)]
     with world.session() as connection, connection.cursor(cursor_factory=CountingCursor) as cursor:
         assert put_once(cursor, "pump", "k", many, numbered=numbered)
-        assert cursor.statement_count == (5 if numbered else 4)
+        assert cursor.statement_count == (6 if numbered else 5)
         assert not put_once(cursor, "pump", "k", many, numbered=numbered)
         connection.commit()
     sent = world.query("airline", 'select payload, message_id::text, epoch, "index" from relaybox.outbox order by seq')
@@ -182,7 +182,7 @@ def test_large_messages_are_spread_over_statements(world: World) -> None:
     large = [Draft("flights", letter * (5 * 2**20)) for letter in "abc"]
     with world.session() as connection, connection.cursor(cursor_factory=CountingCursor) as cursor:
         assert put_once(cursor, "UA", "large", [*large, Draft("flights", b"\xff" * 2**24), Draft("flights", "last")])
-        assert cursor.statement_count == 1 + 5
+        assert cursor.statement_count == 2 + 5
         connection.commit()
     sent = "select left(payload, 1), coalesce(length(payload), length(payload_bytes)) from relaybox.outbox order by seq"
     size = 5 * 2**20
@@ -239,3 +239,26 @@ def test_indexes_are_taken_by_a_number_from_one(world: World, index_count: int |
     assert refused.value.pgcode == "RB036"
     assert world.value("airline", "select relaybox.next_indexes('pump', 3)") == 1
     assert world.value("airline", "select relaybox.next_indexes('pump', 2)") == 4
+
+
+@pytest.mark.parametrize("by", ["psycopg2", "sqlalchemy"])
+def test_a_session_that_commits_each_statement_is_refused_and_records_nothing(world: World, by: str) -> None:
+    connection = psycopg2.connect(service="airline")
+    connection.autocommit = True
+    engine = sqlalchemy.create_engine(
+        "postgresql+psycopg2://", creator=lambda: psycopg2.connect(service="airline"), isolation_level="AUTOCOMMIT"
+    )
+    with closing(connection), closing(engine.connect()) as session, connection.cursor() as cursor:
+        with pytest.raises(ValueError, match="autocommit"):
+            put_once(cursor if by == "psycopg2" else session, "UA", "k", [TWO[0], Draft("Bad Topic!", "b")])
+        assert world.value("airline", "select count(*) from relaybox_internal.put") == 0
+        cursor.execute("begin")
+        assert put_once(cursor, "UA", "k", TWO)
+        cursor.execute("commit")
+    engine.dispose()
+    assert not put(world, TWO, key="k")
+
+
+def test_names_of_members_of_several_types_are_taken(world: World) -> None:
+    assert put(world, [Draft("flights", {1: {2: 1, "x": 2}, "b": 2, None: 3})])
+    assert not put(world, [Draft("flights", {None: 3, "b": 2, 1: {"x": 2, 2: 1}})])
