@@ -77,7 +77,8 @@ def test_g10_a_cleared_task_repeats_no_effect(shop: World) -> None:
 def test_g10_a_task_that_is_killed_at_any_step_leaves_each_effect_once(
     shop: World, tmp_path: Path, step: str, commit_every: int
 ) -> None:
-    """The retry has the worker's name: it does not wait for the lease of the killed attempt, which has ten minutes left."""
+    """The retry waits for the lease of the killed attempt, and handles what that had fetched."""
+    shop.query(STORE, "update relaybox_internal.subscription set lease_seconds = 2")
 
     def refusing(connection: Connection, message: Message) -> None:
         write(connection, message)
@@ -274,4 +275,20 @@ def test_a_task_whose_handler_returns_work_that_nothing_runs_fails_at_once(shop:
         else:
             execute(handler=bill)
     assert execute("manual__2")["acknowledged"] == 12
+    assert effects(shop) == list(range(1, 13))
+
+
+def test_an_attempt_beside_another_leaves_it_its_messages_and_makes_no_dead_letter(shop: World) -> None:
+    """A zombie beside its retry, or two Airflows with the same DAG: one name for both made each fetch a crash of the other."""
+    shop.query(STORE, "select relaybox.subscribe('both', 'flights', crash_limit => 2, lease_seconds => 600)")
+    beside: list[Any] = []
+
+    def handle(connection: Connection, message: Message) -> None:
+        write(connection, message)
+        if message.stream_position in (2, 4, 6, 8):
+            beside.append(execute(subscription="both", max_seconds=0.5)["acknowledged"])
+
+    assert execute(subscription="both", handler=handle)["acknowledged"] == 12
+    assert beside == [0, 0, 0, 0]
+    assert shop.query(STORE, "select * from relaybox.dead_letters") == []
     assert effects(shop) == list(range(1, 13))

@@ -47,6 +47,11 @@ def in_loop(connection: Connection, message: Message) -> Any:
     return Later()
 
 
+def hidden(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """A plain function, as far as one can see without a call."""
+    return lambda *given: handler(*given)  # noqa: PLW0108
+
+
 def state(world: World) -> tuple[Any, ...]:
     (cursor,) = world.query(STORE, "select done_stream_position, worker from relaybox.lag('billing')")
     return (*cursor, world.value(STORE, "select count(*) from relaybox.dead_letters"))
@@ -71,9 +76,9 @@ def test_a_handler_that_does_no_work_when_called_is_refused_before_a_fetch(three
 @pytest.mark.parametrize(
     ("handler", "kind"),
     [
-        (lambda connection, message: coroutine(connection, message), "coroutine"),
-        (lambda connection, message: generator(connection, message), "generator"),
-        (lambda connection, message: async_generator(connection, message), "async_generator"),
+        (hidden(coroutine), "coroutine"),
+        (hidden(generator), "generator"),
+        (hidden(async_generator), "async_generator"),
         (in_loop, "Later"),
     ],
     ids=["coroutine", "generator", "async generator", "awaitable"],
@@ -102,3 +107,22 @@ def test_work_that_has_yet_to_run_ends_the_worker_and_acknowledges_nothing(
     with Consumer(STORE, "billing", until_empty=True) as worker:
         worker.run(lambda _, message: again.append(message.stream_position))
     assert again == [1, 2, 3][acknowledged:]
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_a_handler_that_ends_its_program_makes_a_dead_letter_as_a_kill_does(three: World, kind: type[BaseException]) -> None:
+    """The lane is not given back, which would take the fetch out of the count; one worker's name stands for the end of the lease."""
+
+    def ends(connection: Connection, message: Message) -> None:
+        if message.stream_position == 1:
+            raise kind
+
+    for _ in range(20):
+        try:
+            with Consumer(STORE, "billing", until_empty=True, worker="w") as worker:
+                worker.run(ends)
+        except kind:
+            continue
+        break
+    assert three.query(STORE, "select stream_position, reason from relaybox.dead_letters") == [(1, "killed_its_worker")]
+    assert state(three) == (3, None, 1)

@@ -107,14 +107,18 @@ class Consumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Refuses the current message if the body failed on it, gives the lane back, closes the session."""
+        """Refuses the current message if the body failed on it, gives the lane back, closes the session.
+
+        What ends the body and is no Exception (SystemExit, Airflow's timeout of a task) counts as a crash of the current message: the
+        lane is not given back, since that would take the fetch out of the count. Its lease ends.
+        """
         current, self._current = self._current, None
         if current is None or (isinstance(error, Exception) and self._session.is_lost()):
             pass  # the message comes again with the same worker, or when the lease ends; crash_limit finds one that breaks sessions
         elif isinstance(error, Exception) and not isinstance(error, errors.Transient):
             with suppress(errors.RelayboxError):  # the body's error is the one to tell; the lease ends by itself
                 self._refuse(current, _reason(error))
-        else:
+        elif error is None or isinstance(error, Exception):
             self._release(current)
         self._session.close()
 
@@ -128,7 +132,7 @@ class Consumer:
             while not self._stop.is_set():
                 fetched = fetched or self._patiently(self._fetch)
                 if not fetched:
-                    if self._until_empty:
+                    if self._until_empty and not self._waits_for_lease():
                         self._tell_unread()
                         return
                     self._stop.wait(self._poll_seconds)
@@ -259,6 +263,10 @@ class Consumer:
         self._session.commit()
         reach("consume.leased", None)
         return messages
+
+    def _waits_for_lease(self) -> bool:
+        """Whether to go on resting with `until_empty`, since a lane will be free that this worker has to read."""
+        return False
 
     def _tell_unread(self) -> None:
         """Notes the lanes that still have stream positions when a fetch gave nothing, and says so in one event."""

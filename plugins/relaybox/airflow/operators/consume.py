@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
     Handler = Callable[[Connection, Message], None]
 
-_WORKER_CHARACTERS = 300
+_KEY_CHARACTERS = 250
+"""Of the 300 that a worker's name may have."""
 
 
 class RelayboxConsumeOperator(BaseOperator):
@@ -92,6 +94,7 @@ class RelayboxConsumeOperator(BaseOperator):
             AirflowFailException: an error that no retry mends (also a handler that returned a coroutine or generator), or dead letters.
             AirflowException: the task was told to end. What was acknowledged stays so.
         """
+        key = task_instance_key(context["ti"])
         with (
             terminal_errors_fail_at_once(),
             _TaskConsumer(
@@ -100,7 +103,8 @@ class RelayboxConsumeOperator(BaseOperator):
                 max_count=min(self.fetch_size, self.max_messages or self.fetch_size),
                 commit_every=self.commit_every,
                 lane=self.lane,
-                worker=worker_name(task_instance_key(context["ti"])),
+                worker=worker_name(key, context["ti"].try_number),
+                task_instance=key,
                 until_empty=self.until_empty,
             ) as consumer,
             _stopped_after(self.max_seconds, consumer),
@@ -154,9 +158,17 @@ class RelayboxConsumeOperator(BaseOperator):
 
 
 class _TaskConsumer(Consumer):
-    """Knows whether it was a signal that ended it: then the task is no success."""
+    """Knows whether it was a signal that ended it: then the task is no success. Waits for lanes of its task instance's other attempts."""
 
     is_terminated = False
+
+    def __init__(self, *given: Any, task_instance: str, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._attempts = _worker_prefix(task_instance)
+
+    def _waits_for_lease(self) -> bool:
+        """A killed attempt's messages are this one's: it ends when their lease has ended and they are handled."""
+        return any((lane.worker or "").startswith(self._attempts) for lane in self._patiently(self._find_unread))
 
     def stop(self, *signal: object) -> None:
         self.is_terminated = self.is_terminated or bool(signal)
@@ -178,6 +190,12 @@ def _stopped_after(seconds: float, consumer: Consumer) -> Iterator[None]:
         timer.cancel()
 
 
-def worker_name(key: str) -> str:
-    """The same in each attempt of a task instance: a retry gets what its killed predecessor had fetched at once."""
-    return key if len(key) <= _WORKER_CHARACTERS else hashlib.sha256(key.encode()).hexdigest()
+def worker_name(key: str, try_number: int) -> str:
+    """Another one in each process: an attempt that still runs, and another Airflow with the same DAG, keep what they have leased."""
+    return f"{_worker_prefix(key)}{try_number} {uuid.uuid4().hex[:12]}"
+
+
+def _worker_prefix(key: str) -> str:
+    """What the names of all attempts of a task instance begin with."""
+    kept = key if len(key) <= _KEY_CHARACTERS else hashlib.sha256(key.encode()).hexdigest()
+    return f"{kept} attempt "
