@@ -267,7 +267,7 @@ def test_a_task_whose_handler_returns_work_that_nothing_runs_fails_at_once(shop:
     def bill(connection: Connection, message: Message) -> Any:
         return later()
 
-    with pytest.raises(AirflowFailException, match="stream position 1: the handler .* returned a coroutine"):
+    with pytest.raises(AirflowFailException, match=r"stream position 1: the handler .* returned a coroutine"):
         if decorated:
             with DAG("d", schedule=None):
                 made = task.relaybox_consume(relaybox_conn_id="relaybox_hub", subscription="billing")(bill)()
