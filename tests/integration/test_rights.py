@@ -13,7 +13,7 @@ import pytest
 from relaybox.monitoring.hop_history import read_flow
 from relaybox.monitoring.message_search import find_messages
 from relaybox.monitoring.overview import read_overview
-from relaybox.subscriptions.subscriptions import count_replay, list_dead_letters
+from relaybox.subscriptions.subscriptions import count_replay, list_dead_letters, list_subscriptions
 from tests.support.cli import invoke
 from tests.support.services import break_service, read_service
 from tests.support.world import STORES, World, routes_file
@@ -122,10 +122,15 @@ def test_a_viewer_sees_how_everything_is_and_no_payload(read_by_page: World, dat
         cursor.execute("update relaybox_internal.subscription set nack_limit = 1")
         cursor.execute("select token from relaybox.fetch('billing', 1, worker => 'w')")
         cursor.execute("select relaybox.nack('billing', 1, 'bad', %s)", cursor.fetchone())
+        cursor.execute("select token from relaybox.fetch('billing', 1, worker => 'w')")
+        cursor.execute("select relaybox.ack('billing', 2, %s)", cursor.fetchone())
     for store in STORES:
         break_service(store, user="viewer_of_a_test")
     (letter,) = list_dead_letters(routes.store("analytics"))
     assert (letter.reason, letter.payload, letter.payload_size_bytes, letter.key, letter.headers) == ("refused", *[None] * 4)
+    (subscription,) = list_subscriptions(routes.store("analytics"))
+    acknowledged = world.value("analytics", "select message_id::text from relaybox_internal.log where log_position = 2")
+    assert (subscription.done_stream_position, subscription.done_message_id) == (2, acknowledged)
     read_overview(routes)
     for hop in routes.hops:
         read_flow(hop, window=timedelta(hours=1))

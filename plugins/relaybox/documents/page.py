@@ -136,6 +136,8 @@ class StreamsDocument(Document):
     dead_letters: list[DeadLetterDocument]
     silent: list[str]
     """Stores that did not answer."""
+    unread: dict[str, str]
+    """Stores that are not in the lists, the silent ones too: what is wrong, and what to do."""
 
 
 class PageReportDocument(Document):

@@ -78,9 +78,10 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB043": errors.ApprovalOutdated,
 }
 
+_NO_RIGHT = "42501"  # insufficient_privilege
 _POSTGRES_CODES: dict[str, type[errors.RelayboxError]] = {
     "3F000": errors.StoreNotInitialised,  # invalid_schema_name: the store has no schema relaybox
-    "42501": errors.StoreUnusable,  # insufficient_privilege
+    _NO_RIGHT: errors.StoreUnusable,
     "25006": errors.StoreUnusable,  # read_only_sql_transaction
     "25P03": errors.StoreUnreachable,  # idle_in_transaction_session_timeout
     "25P04": errors.StoreUnreachable,  # transaction_timeout
@@ -251,12 +252,22 @@ def translate(error: psycopg2.Error, *, store: str, doing: str) -> errors.Relayb
     said = (error.diag.message_primary or " ".join(str(error).split())).rstrip(".?")
     return kind(
         f"store {store}: while {doing}: {said}{f' ({code})' if code else ''}.",
-        next_step=error.diag.message_hint or (_missing_right(error) if code == "42501" else _NEXT_STEPS.get(kind, "")),
+        next_step=error.diag.message_hint
+        or (grant_role_to(_login_of(error)) if code == _NO_RIGHT else _NEXT_STEPS.get(kind, "")),
     )
 
 
-def _missing_right(error: psycopg2.Error) -> str:
-    login = f"login {error.cursor.connection.info.user}" if error.cursor is not None else "the login"
+def lacks_right(error: errors.RelayboxError) -> bool:
+    """Whether the store answered, and refused its login a right."""
+    return isinstance(error.__cause__, psycopg2.Error) and error.__cause__.pgcode == _NO_RIGHT
+
+
+def _login_of(error: psycopg2.Error) -> str:
+    return f"login {error.cursor.connection.info.user}" if error.cursor is not None else "the login"
+
+
+def grant_role_to(login: str) -> str:
+    """The next step where `login` lacks a right."""
     return (
         f"See in docs/rights.md which role may do this, and grant it to {login}: tasks and commands that move messages need "
         "relaybox_driver, those that only look relaybox_viewer, init the owner. If it has the role, grant the role what was revoked."

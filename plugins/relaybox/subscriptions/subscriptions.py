@@ -30,7 +30,7 @@ LISTING = """
         select p.stream, p.done_stream_position, l.message_id::text
         from (select distinct stream, done_stream_position from listed) p
         join relaybox_internal.stream t on t.stream = p.stream
-        cross join lateral relaybox_internal.message_at(t.stream_id, p.done_stream_position) m
+        cross join lateral relaybox_internal.log_position_at(t.stream_id, p.done_stream_position) m
         join relaybox_internal.log l on l.log_id = m.log_id and l.log_position = m.log_position
         where p.done_stream_position >= t.first_kept_stream_position
     )

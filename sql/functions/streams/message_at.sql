@@ -6,13 +6,6 @@ language sql stable
 set enable_seqscan = off
 as $$
     select l.log_id, l.log_position, l.topic, l.sender, l.key
-    from (
-        select d.log_id, coalesce(d.log_positions[stream_position_ - d.first_stream_position + 1],
-        d.first_position + stream_position_ - d.first_stream_position) as log_position
-        from relaybox_internal.delivery d
-        where d.stream_id = stream_id_ and d.last_stream_position >= stream_position_
-        order by d.last_stream_position
-        limit 1
-    ) at
+    from relaybox_internal.log_position_at(stream_id_, stream_position_) at
     join relaybox_internal.log l on l.log_id = at.log_id and l.log_position = at.log_position
 $$;

@@ -34,6 +34,7 @@ from relaybox.airflow.page.streams import AllStreams, StoreStreams, VisibleStrea
 from relaybox.airflow.page.threads import answered, in_page_thread
 from relaybox.airflow.page.turns import without_turn
 from relaybox.airflow.page.visible import VisibleOverview, see
+from relaybox.errors import RelayboxError, StoreUnreachable
 from relaybox.monitoring.doctor.examination import StoreReport, examine_stores
 from relaybox.monitoring.hop_history import HopFlow, read_flow
 from relaybox.monitoring.metrics import Sample, read_metrics_of
@@ -64,7 +65,7 @@ class StoreOverview:
         self._askers = ThreadPoolExecutor(ASKERS, thread_name_prefix="relaybox-asker")
         self._look = KeptAnswer(self._start_look)
         self._looks = Looks()
-        self._streams: dict[Store, KeptAnswer[StoreStreams | None]] = {}
+        self._streams: dict[Store, KeptAnswer[StoreStreams | RelayboxError]] = {}
         self._metrics: dict[Store, KeptAnswer[tuple[Sample, ...] | None]] = {}
         self._examiners = ThreadPoolExecutor(EXAMINERS, thread_name_prefix="relaybox-examiner")
         self._reports: dict[Store, KeptAnswer[StoreReport]] = {}
@@ -120,15 +121,15 @@ class StoreOverview:
         everything = AllStreams.of(routes, dict(zip(stores, answers, strict=True)))
         return await in_page_thread(everything.seen_by, rights)
 
-    async def _streams_of(self, store: Store) -> StoreStreams | None:
-        """None: the store did not answer, or not in time; the others are shown."""
+    async def _streams_of(self, store: Store) -> StoreStreams | RelayboxError:
+        """An error: the store was not read, or not in time; the others are shown."""
         kept = self._streams.setdefault(
             store, KeptAnswer(lambda: self._submit(lambda: read_store_streams(self.read_routes(), store)))
         )
         try:
             return (await kept.get(first_seconds=FIRST_STREAMS_SECONDS)).answer
         except HTTPException:
-            return None
+            return StoreUnreachable(f"store {store.name}: no answer yet.")
 
     async def reports(self, rights: Rights) -> VisibleReports:
         """What doctor finds in the stores, not older than a minute unless a store is late."""

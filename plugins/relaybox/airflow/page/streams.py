@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relaybox import errors
+from relaybox.log_events import warn
 from relaybox.monitoring.finding import Finding
-from relaybox.monitoring.store_findings import find_dead_letters, find_held
+from relaybox.monitoring.store_findings import find_dead_letters, find_held, next_step_after, plain_words
+from relaybox.stores.connections import grant_role_to, lacks_right
 from relaybox.stores.schema import one_session
 from relaybox.streams.holdback import Gap, StoreHoldback, read_store_holdback
 from relaybox.subscriptions.subscriptions import DeadLetter, SubscriptionStatus, list_dead_letters, list_subscriptions
@@ -22,13 +24,34 @@ PREVIEW_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
+class UnreadStore:
+    """A store whose streams were not read: what is wrong, and what to do, in words that name no host, user or file of it."""
+
+    store: str
+    what: str
+    next_step: str
+    is_silent: bool
+
+    @classmethod
+    def of(cls, store: Store, error: errors.RelayboxError) -> UnreadStore:
+        if lacks_right(error):
+            refused = f"Store {store.name} may not be read by the page's login"
+            return cls(store.name, refused, grant_role_to("the page's login"), is_silent=False)
+        if isinstance(error, errors.StoreUnreachable):
+            return cls(store.name, f"Store {store.name} does not answer", next_step_after(error), is_silent=True)
+        return cls(store.name, f"Store {store.name} was not read: {plain_words(error)}", next_step_after(error), is_silent=False)
+
+
+@dataclass(frozen=True)
 class VisibleStreams:
-    """Of the streams that the user may see, at the stores that answered. Payloads are None for who may not run their hops."""
+    """Of the streams that the user may see, at the stores that were read. Payloads are None for who may not run their hops."""
 
     holdbacks: tuple[StoreHoldback, ...]
     subscriptions: tuple[SubscriptionStatus, ...]
     dead_letters: tuple[DeadLetter, ...]
-    silent: tuple[str, ...]
+    unread: tuple[UnreadStore, ...]
+    read_count: int
+    """Number of the stores that were read."""
     routes: Mapping[tuple[str, str], str]
     """The route that brings a stream to a store: its DAGs carry out the actions on the stream."""
 
@@ -56,18 +79,18 @@ class AllStreams:
     holdbacks: Sequence[StoreHoldback]
     subscriptions: Sequence[SubscriptionStatus]
     dead_letters: Sequence[DeadLetter]
-    silent: frozenset[str]
+    unread: Sequence[UnreadStore]
 
     @classmethod
-    def of(cls, routes: Routes, said: Mapping[Store, StoreStreams | None]) -> AllStreams:
-        """Of what each store said; None: nothing."""
-        answers = [answer for answer in said.values() if answer is not None]
+    def of(cls, routes: Routes, said: Mapping[Store, StoreStreams | errors.RelayboxError]) -> AllStreams:
+        """Of what each store said, or why it said nothing."""
+        answers = [answer for answer in said.values() if isinstance(answer, StoreStreams)]
         return cls(
             everything=routes,
             holdbacks=[here for answer in answers for here in answer.holdbacks],
             subscriptions=[one for answer in answers for one in answer.subscriptions],
             dead_letters=[dead_letter for answer in answers for dead_letter in answer.dead_letters],
-            silent=frozenset(store.name for store, answer in said.items() if answer is None),
+            unread=[UnreadStore.of(store, answer) for store, answer in said.items() if not isinstance(answer, StoreStreams)],
         )
 
     def seen_by(self, rights: Rights) -> VisibleStreams:
@@ -79,6 +102,7 @@ class AllStreams:
             route.stream for route in self.everything.routes.values() if not all(rights.may_run(hop) for hop in route.hops)
         }
         stores = {store.name for store in arrival_stores(routes)}
+        unread = tuple(one for one in sorted(self.unread, key=lambda one: one.store) if one.store in stores)
         return VisibleStreams(
             holdbacks=tuple(
                 _without_routes(here, hidden) for here in self.holdbacks if here.error is None and here.stream in visible
@@ -89,7 +113,8 @@ class AllStreams:
                 for dead_letter in self.dead_letters
                 if dead_letter.stream in visible
             ),
-            silent=tuple(sorted(self.silent & stores)),
+            unread=unread,
+            read_count=len(stores) - len(unread),
             routes={(route.stream, hop.destination.name): route.name for route in reversed(routes) for hop in route.hops},
         )
 
@@ -103,15 +128,17 @@ class StoreStreams:
     dead_letters: Sequence[DeadLetter]
 
 
-def read_store_streams(routes: Routes, store: Store) -> StoreStreams | None:
-    """Asks a store, in one session. None: it does not answer, and the page says so."""
+def read_store_streams(routes: Routes, store: Store) -> StoreStreams | errors.RelayboxError:
+    """Asks a store, in one session. An error is an answer too: the page says so."""
     try:
         with one_session(store, "reading its streams", application_name="relaybox streams"):
             holdbacks = read_store_holdback(routes, store)
             dead_letters = list_dead_letters(store, limit=SHOWN_LETTERS, payload_characters=PREVIEW_CHARACTERS + 1)
             return StoreStreams(holdbacks, list_subscriptions(store), dead_letters)
-    except errors.RelayboxError:
-        return None
+    except errors.RelayboxError as error:
+        if not isinstance(error, errors.StoreUnreachable):
+            warn("streams_not_read", store=store.name, error=error)
+        return error
 
 
 def _without_routes(here: StoreHoldback, hidden: Sequence[str]) -> StoreHoldback:
