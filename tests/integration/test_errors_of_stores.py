@@ -160,7 +160,6 @@ ALLOWED = {
     "airflow/page/store_overview.py StoreOverview._streams_of HTTPException": "the page names the store, and shows the others",
     "airflow/page/asgi.py MountedPage.__call__ NoTurnError": "the request is answered with 503",
     "airflow/page/store_parameters.py read_store_parameters (AirflowNotFoundException, ConfigurationError)": "asking the store tells",
-    "airflow/page/streams.py read_store_streams errors.RelayboxError": "recorded as a silent store, and said so on the page",
     "cli/verification.py _verify suppress(ComparisonTooLarge)": "what is too large for threads is compared by Spark next",
     "consumer/loop.py Consumer.__exit__ suppress(errors.RelayboxError)": "the body's error is the one to tell; the lease ends by itself",
     "consumer/session.py ConsumerSession.close suppress(DBAPIError)": "a session that is broken is closed already",
