@@ -88,10 +88,18 @@ def test_messages_that_wait_fire_and_nothing_is_fetched(subscribed: World) -> No
 
 
 def test_messages_that_a_worker_has_do_not_fire(subscribed: World) -> None:
+    subscribed.query(STORE, "select relaybox.subscribe('single', 'flights', start => 'earliest')")
+    subscribed.query(STORE, "select relaybox.fetch('single', 1, worker => 'w')")
+    assert not fires(made("single"))
+    token = subscribed.value(STORE, "select token from relaybox.fetch('single', 1, worker => 'w')")
+    subscribed.query(STORE, "select relaybox.release('single', %s)", token)
+    assert fires(made("single"))
+
+
+def test_a_worker_that_has_one_lane_silences_no_other(subscribed: World) -> None:
+    """It may be dead, or busy for hours."""
     subscribed.query(STORE, "select relaybox.fetch('audit', 1, worker => 'w')")
-    assert not fires(made("audit"))
-    token = subscribed.value(STORE, "select token from relaybox.fetch('audit', 1, worker => 'w')")
-    subscribed.query(STORE, "select relaybox.release('audit', %s)", token)
+    assert subscribed.value(STORE, "select leased_lanes from relaybox.subscriptions where subscription = 'audit'") == 1
     assert fires(made("audit"))
 
 

@@ -166,6 +166,11 @@ WORK_OF_HOPS = _question(
 
 WORK_OF_SUBSCRIPTIONS = _question(
     "relaybox subscription watch",
-    "select s.subscription, s.stream_positions_behind > 0, s.leased_lanes > 0 from relaybox.subscriptions s",
+    """
+    select
+        s.subscription, s.stream_positions_behind > 0,
+        s.leased_lanes >= (select count(*) from unnest(s.lane_stream_positions) p where p < s.last_stream_position)
+    from relaybox.subscriptions s
+    """,
 )
-"""What waits for each subscription. One whose messages a worker has leased has its driver."""
+"""What waits for each subscription. It has its driver if as many lanes are leased as are behind."""
