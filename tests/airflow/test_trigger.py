@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, closing
 
@@ -48,6 +49,35 @@ async def nothing_until(events: Events, moment: Callable[[], object]) -> Trigger
     assert not done, "an event that nobody needs"
     await asyncio.to_thread(moment)
     return await asyncio.wait_for(pending, patience(DEADLINE_SECONDS))
+
+
+def test_stores_that_hang_delay_no_look_at_another(
+    connected: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Forty servers take a connection and never answer; the healthy store fires before the first of them is given up."""
+    caplog.set_level("INFO", logger="relaybox")
+    healthy = json.loads(os.environ["AIRFLOW_CONN_RELAYBOX_AIRLINE"])
+
+    async def run(port: int) -> None:
+        hung = [f"hung_{number}" for number in range(40)]
+        for name in hung:
+            monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps({**healthy, "port": port}))
+        triggers = [
+            HopWorkTrigger(hop="flights/1", connection=name, poll_seconds=POLL_SECONDS).run()
+            for name in (*hung, "relaybox_airline")
+        ]
+        pending = [asyncio.ensure_future(anext(events)) for events in triggers]
+        try:
+            await asyncio.sleep(10 * POLL_SECONDS)
+            await asyncio.to_thread(connected.send, "one")
+            await asyncio.wait_for(pending[-1], patience(DEADLINE_SECONDS))
+            assert not [line for line in caplog.messages if line.startswith("store_watch_interrupted")]
+        finally:
+            for one in pending:
+                one.cancel()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
+        asyncio.run(run(listener.getsockname()[1]))
 
 
 def test_messages_fire_the_trigger_and_an_empty_hop_does_not(connected: World) -> None:

@@ -6,10 +6,13 @@ Two index lookups per hop and poll; nothing in producers' transactions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, closing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, closing, contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import psycopg2
 from airflow.sdk import BaseHook
@@ -89,13 +92,22 @@ async def _polls(
     connection_id: str, question: StoreQuestion[Answer], watch: Watch, pace: PollPace
 ) -> AsyncGenerator[tuple[Answer, float]]:
     """Yields the answer of each poll in one session, and the pause after it. Ends where the session must not outlast the pause."""
-    parameters = await asyncio.to_thread(session_parameters, await BaseHook.aget_connection(connection_id))
-    with closing(await asyncio.to_thread(open_session, connection_id, parameters, question.application_name)) as session:
+    with _thread_of(connection_id) as call:
+        async with aclosing(_polls_of_session(connection_id, question, watch, pace, call)) as polls:
+            async for poll in polls:
+                yield poll
+
+
+async def _polls_of_session(
+    connection_id: str, question: StoreQuestion[Answer], watch: Watch, pace: PollPace, call: Callable[..., Awaitable[Any]]
+) -> AsyncGenerator[tuple[Answer, float]]:
+    parameters = await call(session_parameters, await BaseHook.aget_connection(connection_id))
+    with closing(await call(open_session, connection_id, parameters, question.application_name)) as session:
         if watch.listen:
-            await asyncio.to_thread(_listen, session)
+            await call(_listen, session)
         emit("store_watched", connection=connection_id, question=question.application_name, **_fields_of(watch))
         while True:
-            answer = await asyncio.to_thread(question.ask, session)
+            answer = await call(question.ask, session)
             pause = pace.pause(has_work=question.is_busy(answer))
             yield answer, pause
             if not watch.listen and pause > MAX_IDLE_SECONDS:
@@ -103,6 +115,23 @@ async def _polls(
             if await _notified(session, pause):
                 pace.reset()
                 await asyncio.sleep(min(NOTIFIED_GAP_SECONDS, pause))
+
+
+@contextmanager
+def _thread_of(connection_id: str) -> Iterator[Callable[..., Awaitable[Any]]]:
+    """What calls a function in a thread that the looks at one store share with nobody.
+
+    Those of asyncio.to_thread are few, and shared by all triggers: a few stores that hang would hold them all.
+    """
+    executor = ThreadPoolExecutor(1, thread_name_prefix=f"relaybox {connection_id}")
+
+    async def call(function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(executor, partial(copy_context().run, function, *arguments))
+
+    try:
+        yield call
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
 
 
 def _fields_of(watch: Watch) -> dict[str, float | bool]:
