@@ -27,6 +27,9 @@ OWNER_SUFFIX = "_owner"
 """The Airflow connection of a store's owner: the id of the store's connection with this suffix."""
 
 
+OWNER_MISSING = "Add the connection of the store's owner in Airflow, for tasks alone (docs/daily.md, Init in Airflow)"
+
+
 def as_owner(store: Store) -> Store:
     """Returns the store with the connection of its owner."""
     return replace(store, connection=f"{store.connection}{OWNER_SUFFIX}")
@@ -54,7 +57,7 @@ class InitPlanOperator(_InitOperator):
             AirflowSkipException: the stores are up to date.
         """
         stores = self.chosen(context["params"])
-        with terminal_errors_fail_at_once(), service_file([as_owner(store) for store in stores]):
+        with terminal_errors_fail_at_once(missing=OWNER_MISSING), service_file([as_owner(store) for store in stores]):
             outcome = plan_stores(stores, self.routes)
             _raise_first(outcome)
         if not any(plan.changed for plan in outcome.stores):
@@ -104,7 +107,7 @@ class InitOperator(_InitOperator):
                 )
 
         stores = self.chosen(context["params"])
-        with terminal_errors_fail_at_once(), service_file([as_owner(store) for store in stores]):
+        with terminal_errors_fail_at_once(missing=OWNER_MISSING), service_file([as_owner(store) for store in stores]):
             outcome = initialise_stores(stores, self.routes, require=require)
             _raise_first(outcome)
         changed = [done.store for done in outcome.stores if done.changed]
