@@ -160,5 +160,5 @@ def test_a_task_that_is_killed_goes_on_with_its_plan(owned: World, tmp_path: Pat
 
 
 def test_without_the_owners_connection_nothing_can_be_done(connected: World) -> None:
-    with pytest.raises(CredentialsUnavailable, match="relaybox_airline_owner.*docs/daily.md, Init in Airflow"):
+    with pytest.raises(CredentialsUnavailable, match=r"relaybox_airline_owner.*docs/daily.md, Init in Airflow"):
         run(connected, "show", store="airline")
