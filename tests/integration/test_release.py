@@ -453,7 +453,7 @@ def test_notes_are_refused_with_the_line(sections: str, why: str) -> None:
 def test_hosts_of_indexes_and_paths_of_the_machine_are_found_in_every_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("UV_INDEX", "https://reader:secret@packages.example.org/simple file:///srv/wheels")
+    monkeypatch.setenv("UV_INDEX", "https://reader:secret@packages.example.org file:///srv/wheels")
     found = find_index_traces()
     assert {"packages.example.org", "/srv/wheels"} < found
     assert any("." in host for host in found - {"packages.example.org"})  # pip's own
@@ -461,7 +461,7 @@ def test_hosts_of_indexes_and_paths_of_the_machine_are_found_in_every_file(
     plain, archive, sdist = tmp_path / "SHA256SUMS", tmp_path / "a.whl", tmp_path / "a.tar.gz"
     plain.write_text("a page at /srv/index.html, and my/srv/wheels\nnot packages.example.organ\n")
     check_traces([plain], traces)
-    plain.write_text("one\nsee https://packages.example.org/simple/a\n")
+    plain.write_text("one\nsee packages.example.org, page a\n")
     with zipfile.ZipFile(archive, "w") as wheel:
         wheel.writestr("a.dist-info/direct_url.json", "file:///srv/wheels/a")
     with tarfile.open(sdist, "w:gz") as tar:

@@ -46,7 +46,7 @@ def start_assets(routes: Routes, hop: Hop) -> AssetAny:
 
 
 def waiting_asset(relaybox_conn_id: str, subscription: str, *, poll_seconds: float = 5.0) -> Asset:
-    """For the `schedule` of a DAG author's own DAG: an event says that messages wait for the subscription, and no worker has them.
+    """For the `schedule` of a DAG author's own DAG: an event says that lanes of the subscription are behind that no worker has.
 
     Made by this function everywhere, it has the same watcher everywhere.
 

@@ -17,7 +17,7 @@ POLL_SECONDS = 5.0
 
 
 class SubscriptionTrigger(StoreTrigger):
-    """Fires when messages wait for a subscription and no worker has them; again each minute until a worker has.
+    """Fires when more lanes of a subscription are behind than workers have leased; again each minute until no more are.
 
     It only looks: it fetches and acknowledges nothing. All triggers of one store with the same times share one session and one query.
 

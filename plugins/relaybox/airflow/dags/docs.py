@@ -214,7 +214,7 @@ The message names the store and what to do.
 ### Which buttons are safe
 
 All, at any time. A killed or cleared `init` does what is left of the approved plan. Marking `approve` as a
-success approves nothing. A cleared `show` makes a new plan, which has to be approved anew.
+success approves nothing. If a cleared `show` finds another plan, nothing is done: trigger a new run.
 """
 
 
