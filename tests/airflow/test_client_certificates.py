@@ -17,7 +17,7 @@ import pytest
 from relaybox import errors
 from relaybox.airflow.page.store_parameters import read_store_parameters
 from relaybox.airflow.service_file import service_file
-from relaybox.airflow.store_watch import watch_store
+from relaybox.airflow.store_watch import WORK_OF_HOPS, poll_store
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import Progress, transfer_hop
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
@@ -256,7 +256,7 @@ def test_triggerer_and_page_log_in_with_a_client_certificate(
         _ask_as_the_page("airline")
 
     async def watch() -> bool:
-        async with aclosing(watch_store("relaybox_airline", watch=Watch())) as polls:
+        async with aclosing(poll_store("relaybox_airline", WORK_OF_HOPS, watch=Watch())) as polls:
             first = asyncio.ensure_future(anext(polls))
             deadline = Deadline(30)
             while "store_watch_interrupted connection=relaybox_airline" not in caplog.text:

@@ -14,7 +14,8 @@ from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from sqlalchemy import text
 
-from relaybox.airflow.operators.consume import RelayboxConsumeOperator
+from relaybox.airflow.author_tasks import task_instance_key
+from relaybox.airflow.operators.consume import RelayboxConsumeOperator, worker_name
 from relaybox.errors import CredentialsUnavailable, HandlerRefused
 from relaybox.failpoints import CONSUMER_FAILPOINTS
 from tests.airflow.connections import change_connection
@@ -100,6 +101,13 @@ def test_g10_a_task_that_is_killed_at_any_step_leaves_each_effect_once(
     assert step in (tmp_path / "hits.jsonl").read_text()
     execute(commit_every=commit_every)
     assert effects(shop) == list(range(1, 13))
+
+
+def test_a_retry_whose_time_ends_before_the_lease_of_a_killed_attempt_says_what_it_leaves(shop: World) -> None:
+    """The lease is ten minutes, the bound a second: a success, but not one that claims to have read everything."""
+    killed = worker_name(task_instance_key(instance()), 1)
+    shop.query(STORE, "select relaybox.fetch('billing', 5, worker => %s)", killed)
+    assert execute(max_seconds=1.0) == {"acknowledged": 0, "refused": 0, "dead_letters": 0, "unread_lanes": 1}
 
 
 def test_a_task_ends_after_its_number_of_messages_and_leaves_the_others_free(shop: World) -> None:

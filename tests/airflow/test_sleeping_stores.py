@@ -10,7 +10,7 @@ import pytest
 
 from relaybox.airflow import store_watch
 from relaybox.airflow.run_triggers import HopPoll
-from relaybox.airflow.store_watch import watch_store
+from relaybox.airflow.store_watch import WORK_OF_HOPS, poll_store
 from relaybox.airflow.triggers import HopWorkTrigger
 from relaybox.routes import Watch
 from tests.support.patience import patience
@@ -27,7 +27,7 @@ def watch(test: Callable[[Polls], Awaitable[None]], how: Watch) -> None:
     """Runs a test beside the watch of the first store."""
 
     async def run() -> None:
-        async with aclosing(watch_store("relaybox_airline", watch=how)) as polls:
+        async with aclosing(poll_store("relaybox_airline", WORK_OF_HOPS, watch=how)) as polls:
             await test(polls)
 
     asyncio.run(run())

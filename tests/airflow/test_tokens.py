@@ -12,7 +12,7 @@ import pytest
 
 from relaybox.airflow.credentials import read_credentials
 from relaybox.airflow.page.store_parameters import read_store_parameters
-from relaybox.airflow.store_watch import watch_store
+from relaybox.airflow.store_watch import WORK_OF_HOPS, poll_store
 from relaybox.errors import ConfigurationError, CredentialsUnavailable
 from relaybox.routes import Store, Watch
 from tests.airflow.token_services import stand_in_for_aws, stand_in_for_azure
@@ -106,7 +106,7 @@ def test_a_token_service_that_fails_is_worth_a_retry(monkeypatch: pytest.MonkeyP
 
     async def watch() -> None:
         deadline = Deadline(30)
-        watching = asyncio.ensure_future(anext(watch_store("relaybox_hub", watch=Watch())))
+        watching = asyncio.ensure_future(anext(poll_store("relaybox_hub", WORK_OF_HOPS, watch=Watch())))
         while "store_watch_interrupted connection=relaybox_hub" not in caplog.text:
             assert not deadline.is_over()
             await asyncio.sleep(0.02)

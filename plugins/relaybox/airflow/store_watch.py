@@ -59,13 +59,6 @@ class StoreQuestion(Generic[Answer]):
     is_busy: Callable[[Answer], bool]
 
 
-async def watch_store(connection_id: str, *, watch: Watch) -> AsyncGenerator[Mapping[str, HopPoll]]:
-    """Yields what each poll saw of every hop that leaves the store, without end: see poll_store."""
-    async with aclosing(poll_store(connection_id, WORK_OF_HOPS, watch=watch)) as polls:
-        async for sightings in polls:
-            yield sightings
-
-
 async def poll_store(connection_id: str, question: StoreQuestion[Answer], *, watch: Watch) -> AsyncGenerator[Answer]:
     """Yields the answer of each poll, without end.
 

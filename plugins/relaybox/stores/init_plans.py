@@ -18,16 +18,15 @@ if TYPE_CHECKING:
 def digest_target(routes: Routes) -> str:
     """Returns a digest of what an init brings a store to: relaybox.yaml, and the version and SQL of this installation."""
     directory = migrations.sql_directory()
-    files = sorted(path for path in directory.rglob("*.sql"))
     digest = hashlib.sha256(f"{__version__}\n{routes.text}".encode())
-    for path in files:
+    for path in sorted(directory.rglob("*.sql")):
         digest.update(f"\n{path.relative_to(directory)}\n{path.read_text(encoding='utf-8')}".encode())
     return digest.hexdigest()
 
 
-def list_changes(plan: StoreInitialised | Mapping[str, Any]) -> dict[str, Any]:
+def list_changes(plan: StoreInitialised) -> dict[str, Any]:
     """Returns the fields of a plan that say something: what would be changed, and what init would leave."""
-    fields = asdict(plan) if not isinstance(plan, Mapping) else dict(plan)
+    fields = asdict(plan)
     fields.pop("store")
     durability = fields.pop("durability")
     if fields["durability_changed"]:

@@ -168,7 +168,8 @@ class _TaskConsumer(Consumer):
 
     def _waits_for_lease(self) -> bool:
         """A killed attempt's messages are this one's: it ends when their lease has ended and they are handled."""
-        return any((lane.worker or "").startswith(self._attempts) for lane in self._patiently(self._find_unread))
+        self.unread = self._patiently(self._find_unread)  # the result says so, should the task's time end first
+        return any((lane.worker or "").startswith(self._attempts) for lane in self.unread)
 
     def stop(self, *signal: object) -> None:
         self.is_terminated = self.is_terminated or bool(signal)
