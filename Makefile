@@ -102,6 +102,10 @@ test-lowest: ## Run the tests of Airflow and Spark on the lowest versions that p
 test-airflow-upgrade: $(INSTALLED) ## Upgrade Airflow from the lowest to the highest version in the middle of transfers
 	$(BIN)/pytest -s tests/upgrades/airflow_upgrade.py $(ARGS)
 
+.PHONY: test-relaybox-upgrade
+test-relaybox-upgrade: $(INSTALLED) ## Upgrade Relaybox under an Airflow that moves messages, in the right order and in wrong ones
+	$(BIN)/pytest --timeout 1800 tests/upgrades/relaybox_upgrade.py $(ARGS)
+
 .PHONY: test-faults
 test-faults: $(INSTALLED) ## Inject every fault into every step; writes docs/reliability-report.md (ARGS="--seed 7")
 	$(BIN)/python -m tests.faults.wal_prefix --source 150 --destination 150 --result .faults-wal-prefixes.json
@@ -119,11 +123,11 @@ SIZE := 200,50
 
 .PHONY: test-slots
 test-slots: $(INSTALLED) ## Start new work beside 200 hops that linger and 50 open replays, with four slots (SIZE=200,50)
-	RELAYBOX_SLOTS_SIZE=$(SIZE) $(BIN)/pytest -s tests/airflow/test_slots.py tests/airflow/busy_slots.py $(ARGS)
+	RELAYBOX_SLOTS_SIZE=$(SIZE) $(BIN)/pytest -s --timeout 3600 tests/airflow/test_slots.py tests/airflow/busy_slots.py $(ARGS)
 
 .PHONY: test-airflow-actions
-test-airflow-actions: $(INSTALLED) ## Do everything to a transfer that Airflow can, in every state (ARGS="-k clear")
-	$(BIN)/pytest tests/airflow/actions.py $(ARGS)
+test-airflow-actions: $(INSTALLED) ## Do everything to a task that Airflow can, in every state (ARGS="-k clear")
+	$(BIN)/pytest tests/airflow/actions.py tests/airflow/author_actions.py tests/airflow/init_actions.py $(ARGS)
 
 .PHONY: test-spark
 test-spark: $(INSTALLED) ## Kill Spark's workers, executors and drivers, with 100,000 messages each time
@@ -206,7 +210,7 @@ pin-images: ## Write the digests of the images of docker/compose.yaml into docke
 .PHONY: lock
 lock: $(INSTALLED) ## Pin the newest allowed versions, with hashes, in requirements.lock
 	$(COMPILE) --upgrade --all-extras --constraint tests/versions/equal-sparks.txt --output-file $(LOCK) pyproject.toml
-	$(COMPILE) --extra airflow --extra spark --constraint $(LOCK) --output-file docker/$(LOCK) pyproject.toml
+	$(COMPILE) --extra airflow --extra lake --extra spark --constraint $(LOCK) --output-file docker/$(LOCK) pyproject.toml
 	$(COMPILE) --upgrade --all-extras --resolution lowest-direct --output-file tests/versions/lowest.lock pyproject.toml
 	$(RESOLVE) --upgrade --no-annotate --resolution lowest-direct --output-file tests/versions/airflow-lowest.txt tests/versions/airflow.in
 	$(RESOLVE) --upgrade --no-annotate --output-file tests/versions/airflow-highest.txt tests/versions/airflow.in

@@ -948,6 +948,89 @@ ALTER TABLE ONLY relaybox_internal.delivery
 ALTER TABLE ONLY relaybox_internal.delivery
     ADD CONSTRAINT delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
 
+CREATE TABLE relaybox_internal.derivation (
+    derivation_id integer NOT NULL,
+    route text NOT NULL,
+    version integer NOT NULL,
+    subscription_id integer NOT NULL,
+    source_name text NOT NULL,
+    source_digest text NOT NULL,
+    begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    begun_by text DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT derivation_version_positive CHECK ((version >= 1))
+);
+
+COMMENT ON TABLE relaybox_internal.derivation IS 'Versions of derivations: a route whose messages are made from those of a stream of this store. The newest version of a route is the one that runs.';
+
+COMMENT ON COLUMN relaybox_internal.derivation.subscription_id IS 'The subscription that reads the stream for this version.';
+
+COMMENT ON COLUMN relaybox_internal.derivation.source_name IS 'What makes the messages: package.module:function, or sql.';
+
+COMMENT ON COLUMN relaybox_internal.derivation.source_digest IS 'Digest of the text of that function''s module, or of the SQL.';
+
+ALTER TABLE relaybox_internal.derivation ALTER COLUMN derivation_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.derivation_derivation_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ONLY relaybox_internal.derivation
+    ADD CONSTRAINT derivation_pkey PRIMARY KEY (derivation_id);
+
+ALTER TABLE ONLY relaybox_internal.derivation
+    ADD CONSTRAINT derivation_version_once UNIQUE (route, version);
+
+ALTER TABLE ONLY relaybox_internal.derivation
+    ADD CONSTRAINT derivation_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
+
+CREATE TABLE relaybox_internal.derivation_attempt (
+    derivation_id integer NOT NULL,
+    attempt bigint NOT NULL,
+    token text NOT NULL,
+    stream_positions int8multirange NOT NULL,
+    message_count bigint NOT NULL,
+    begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    begun_by text NOT NULL,
+    state text DEFAULT 'open'::text NOT NULL,
+    ended_at timestamp with time zone,
+    derived_count bigint,
+    first_seq bigint,
+    last_seq bigint,
+    reason text,
+    CONSTRAINT derivation_attempt_ends CHECK (((state = 'open'::text) = (ended_at IS NULL))),
+    CONSTRAINT derivation_attempt_state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'published'::text, 'failed'::text, 'superseded'::text]))),
+    CONSTRAINT published_attempts_alone_have_messages CHECK ((((state = 'published'::text) = (derived_count IS NOT NULL)) AND ((COALESCE(derived_count, (0)::bigint) > 0) = (first_seq IS NOT NULL)) AND ((first_seq IS NULL) = (last_seq IS NULL))))
+);
+
+COMMENT ON TABLE relaybox_internal.derivation_attempt IS 'Every attempt to derive messages: written before the function is called. An attempt that has published has acknowledged its messages in the same transaction.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_attempt.token IS 'Of the fetch. The acknowledgement needs it, so a later attempt ends this one.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_attempt.stream_positions IS 'The messages that the function gets.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_attempt.message_count IS 'How many these are.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_attempt.derived_count IS 'How many messages it has put into the outbox. Null: it has published nothing.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_attempt.first_seq IS 'The first of them in the outbox. Others may have numbers in between.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_attempt.reason IS 'Why it failed.';
+
+ALTER TABLE ONLY relaybox_internal.derivation_attempt
+    ADD CONSTRAINT derivation_attempt_pkey PRIMARY KEY (derivation_id, attempt);
+
+CREATE INDEX derivation_attempt_of_position ON relaybox_internal.derivation_attempt USING gist (stream_positions) WHERE (state = 'published'::text);
+
+CREATE INDEX derivation_attempt_of_seq ON relaybox_internal.derivation_attempt USING btree (derivation_id, first_seq) WHERE (first_seq IS NOT NULL);
+
+CREATE UNIQUE INDEX derivation_attempt_open ON relaybox_internal.derivation_attempt USING btree (derivation_id) WHERE (state = 'open'::text);
+
+ALTER TABLE ONLY relaybox_internal.derivation_attempt
+    ADD CONSTRAINT derivation_attempt_derivation_id_fkey FOREIGN KEY (derivation_id) REFERENCES relaybox_internal.derivation(derivation_id);
+
 CREATE TABLE relaybox_internal.detached_segment (
     log_id integer NOT NULL,
     first bigint NOT NULL,
@@ -1026,6 +1109,31 @@ ALTER TABLE ONLY relaybox_internal.failed_attempt
 
 ALTER TABLE ONLY relaybox_internal.failed_attempt
     ADD CONSTRAINT failed_attempt_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
+
+CREATE TABLE relaybox_internal.frame_partition (
+    sender text NOT NULL,
+    write_id text NOT NULL,
+    partition integer NOT NULL,
+    content text NOT NULL,
+    message_count bigint NOT NULL,
+    run uuid NOT NULL,
+    sent_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    sent_by text DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT frame_partition_not_negative CHECK (((partition >= '-1'::integer) AND (message_count >= 0)))
+);
+
+COMMENT ON TABLE relaybox_internal.frame_partition IS 'What writes of DataFrames have sent, partition by partition, in their order. Kept for as long as the store exists, since no message is kept that long.';
+
+COMMENT ON COLUMN relaybox_internal.frame_partition.write_id IS 'Names the write: the option write_id, or the query and micro-batch of a streaming query.';
+
+COMMENT ON COLUMN relaybox_internal.frame_partition.partition IS 'From 0. -1: the write is complete, and message_count is its number of partitions.';
+
+COMMENT ON COLUMN relaybox_internal.frame_partition.content IS 'A digest of the messages: other messages of the same partition are refused.';
+
+COMMENT ON COLUMN relaybox_internal.frame_partition.run IS 'The run of the write that has sent the partition, or found it sent with the same messages.';
+
+ALTER TABLE ONLY relaybox_internal.frame_partition
+    ADD CONSTRAINT frame_partition_pkey PRIMARY KEY (sender, write_id, partition);
 
 CREATE TABLE relaybox_internal.generation (
     hop text NOT NULL,
@@ -1892,6 +2000,7 @@ CREATE TABLE relaybox_internal.subscription (
     subscribed_by text DEFAULT SESSION_USER NOT NULL,
     ended_at timestamp with time zone,
     done_at_end bigint,
+    query uuid,
     CONSTRAINT a_replay_ends CHECK (((replay_of IS NULL) = (through_stream_position IS NULL))),
     CONSTRAINT lane_by_is_known CHECK ((lane_by = ANY (ARRAY['sender'::text, 'key'::text]))),
     CONSTRAINT lanes_1_to_64 CHECK (((lanes >= 1) AND (lanes <= 64))),
@@ -1908,6 +2017,8 @@ COMMENT ON COLUMN relaybox_internal.subscription.lane_hash IS 'Hash of a fixed t
 COMMENT ON COLUMN relaybox_internal.subscription.through_stream_position IS 'Last stream position of a second cursor. Null: not a second cursor.';
 
 COMMENT ON COLUMN relaybox_internal.subscription.done_at_end IS 'Stream position through which every lane was done when the subscription ended. Null: it has not ended, or it ended before this column was added.';
+
+COMMENT ON COLUMN relaybox_internal.subscription.query IS 'The streaming query of Spark that reads by it, as its checkpoint names it. Null: a consumer does.';
 
 ALTER TABLE relaybox_internal.subscription ALTER COLUMN subscription_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.subscription_subscription_id_seq

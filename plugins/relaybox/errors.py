@@ -144,6 +144,22 @@ class PutChanged(Terminal):
     """Other messages were sent under the same key of the sender before. Nothing is sent."""
 
 
+class DerivationChanged(Terminal):
+    """relaybox.yaml has another version, stream or source of a derivation than the store. Nothing is derived."""
+
+
+class DerivationFailed(Terminal):
+    """The function of a derivation failed, or returned what makes no message. Nothing of the attempt is sent."""
+
+
+class LakeChanged(Terminal):
+    """The table of an export is not as the export left it: others changed it, or it went back in time. Nothing is written."""
+
+
+class LakeRefused(Terminal):
+    """A message does not fit into the table of an export, or the lake refuses the login. Nothing is committed."""
+
+
 class HistoryLost(Terminal):
     """G11: one of the two stores went back in time. Nothing is skipped or overwritten."""
 
@@ -190,6 +206,14 @@ class SparkFailed(Transient):
 
 class FilesFailed(Transient):
     """Spark could not write, read or remove the files of a detached segment."""
+
+
+class LakeFailed(Transient):
+    """The lake can't be reached, read or written, or its disk is full. Nothing is acknowledged."""
+
+
+class ExportSuperseded(Transient):
+    """Another run of the export has committed first. This one commits nothing."""
 
 
 class StoreUnreachable(Transient):

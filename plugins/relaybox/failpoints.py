@@ -124,6 +124,51 @@ PUT_FAILPOINTS: Mapping[str, str] = {
 }
 """The same of a task that puts messages."""
 
+FRAME_FAILPOINTS: Mapping[str, str] = {
+    "frame.begin": "store: connected, nothing of the partition copied",
+    "frame.copied": "store: rows of the partition in a temporary table, nothing recorded",
+    "frame.committing": "store: the partition recorded and its messages inserted, COMMIT not sent yet",
+    "frame.committed": "store: that committed, Spark not told yet",
+}
+"""The same of a Spark task that writes a partition into an outbox."""
+
+DERIVE_FAILPOINTS: Mapping[str, str] = {
+    "derive_version.committing": "store: the version of a derivation and its subscription written, COMMIT not sent yet",
+    "derive_version.committed": "store: that version durable, nothing fetched",
+    "derive_attempt.committing": "store: messages fetched and the attempt written, COMMIT not sent yet",
+    "derive_attempt.committed": "store: the attempt durable, the function not called yet",
+    "derive.begin": "store: derived messages computed as far as the task asked, nothing copied",
+    "derive.copied": "store: derived messages in a temporary table, nothing in the outbox",
+    "derive.inserted": "store: derived messages in the outbox, nothing acknowledged",
+    "derive.committing": "store: attempt published and messages acknowledged, COMMIT not sent yet",
+    "derive.committed": "store: that committed, Spark not told yet",
+    "derive_failure.committing": "store: failure of the attempt written, COMMIT not sent yet",
+    "derive_failure.committed": "store: that failure durable, nobody told yet",
+}
+"""The same of a derivation, in the order of its steps."""
+
+QUERY_FAILPOINTS: Mapping[str, str] = {
+    "query_subscription.committing": "store: subscription of a streaming query written, COMMIT not sent yet",
+    "query_subscription.committed": "store: that durable, nothing of the micro-batch read",
+    "query_ack.committing": "store: what the query has done acknowledged, COMMIT not sent yet",
+    "query_ack.committed": "store: that durable, Spark not told yet",
+}
+"""The same of a streaming query with a subscription, in the order of its steps."""
+
+LAKE_FAILPOINTS: Mapping[str, str] = {
+    "lake_subscription.committing": "store: subscription of the export written, COMMIT not sent yet",
+    "lake_subscription.committed": "store: subscription durable, no table yet",
+    "lake.created": "lake: empty table with the position of the export",
+    "lake.opened": "lake: a file of the batch open, nothing in it (in a Spark task)",
+    "lake.written": "lake: files of a Spark task complete, the driver not told",
+    "lake.collected": "lake: all files of the batch there, not committed",
+    "lake.committed": "lake: the batch committed, not acknowledged",
+    "lake_ack.committing": "store: the batch acknowledged, COMMIT not sent yet",
+    "lake_ack.committed": "store: that durable, files of dead attempts not removed yet",
+    "lake.cleaned": "lake: files of dead attempts removed, the next batch not begun",
+}
+"""The same of an export into a lake, in the order of its steps."""
+
 PROCESSING_FAILPOINTS: Mapping[str, str] = {
     "processed.read": "destination: what the named subscriptions acknowledged is read",
     "processed.committing": "destination: COMMIT that makes sure of their acknowledgements not sent yet",
@@ -152,6 +197,10 @@ KNOWN_FAILPOINTS = (
     *FAILPOINTS,
     *CONSUMER_FAILPOINTS,
     *PUT_FAILPOINTS,
+    *FRAME_FAILPOINTS,
+    *DERIVE_FAILPOINTS,
+    *QUERY_FAILPOINTS,
+    *LAKE_FAILPOINTS,
     *PROCESSING_FAILPOINTS,
     *TOPIC_FAILPOINTS,
     *RETENTION_FAILPOINTS,

@@ -21,6 +21,7 @@ create table relaybox_internal.subscription (
     subscribed_by text not null default session_user,
     ended_at timestamptz,
     done_at_end bigint,
+    query uuid,
     constraint subscription_is_a_plain_name check (subscription ~ '^[a-z0-9_.-]{1,60}$'),
     constraint lanes_1_to_64 check (lanes >= 1 and lanes <= 64),
     constraint lane_by_is_known check (lane_by in ('sender', 'key')),
@@ -40,6 +41,8 @@ comment on column relaybox_internal.subscription.through_stream_position is
 comment on column relaybox_internal.subscription.done_at_end is
 'Stream position through which every lane was done when the subscription ended. Null: it has not '
 'ended, or it ended before this column was added.';
+comment on column relaybox_internal.subscription.query is
+'The streaming query of Spark that reads by it, as its checkpoint names it. Null: a consumer does.';
 
 -- The name can be used again when its subscription has ended.
 create unique index subscribed_once

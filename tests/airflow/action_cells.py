@@ -124,26 +124,80 @@ AUTHOR_EFFECTS: dict[str, dict[str, str]] = {
         "ended": "each run sends its own messages, or handles what waits",
     },
 }
-"""Tested with real stores and killed processes: tests/airflow/test_put_operator.py and test_consume_operator.py."""
+"""Every cell is a test: tests/airflow/author_actions.py, run by `make test-airflow-actions`."""
+
+INIT_STATES = {
+    "asked": "the question is open",
+    "open": "init: before its COMMIT",
+    "committed": "init: after its COMMIT",
+    "ended": "run succeeded",
+}
+"""Columns of the third table: where a run of relaybox_init is."""
+
+INIT_ACTIONS = {
+    "reject": "reject",
+    "edit": "edit relaybox.yaml, approve",
+    "clear_show": "clear `show`, approve",
+    "edit_and_clear_show": "edit relaybox.yaml, clear `show`, approve",
+    "clear": "clear `init`",
+    "retry": "kill the process of `init`",
+    "mark_failed": "mark the task failed",
+    "mark_success": "mark the task success",
+}
+"""Its rows. The task is `approve` while the question is open, then `init`."""
+
+INIT_EFFECTS: dict[str, dict[str, str]] = {
+    "reject": {"asked": "nothing changes"},
+    "edit": {"asked": "`init` refuses: trigger a new run"},
+    "clear_show": {"asked": "the same plan: `init` does it", "ended": "`show` is skipped: nothing is left to do"},
+    "edit_and_clear_show": {"asked": "another plan: `init` refuses; trigger a new run"},
+    "clear": {
+        "open": "ended and run again: does what was approved",
+        "committed": "ended and run again: does what is left",
+        "ended": "changes nothing",
+    },
+    "retry": {
+        "open": "Airflow runs it again: does what was approved",
+        "committed": "Airflow runs it again: does what is left",
+    },
+    "mark_failed": {
+        "asked": "nothing changes",
+        "open": "the store does not change; clear `init` to go on",
+        "committed": "the store is changed",
+        "ended": "only the state in Airflow changes",
+    },
+    "mark_success": {
+        "asked": "`init` fails: nobody approved",
+        "open": "the store does not change; clear `init` to go on",
+        "committed": "the store is changed",
+        "ended": "Airflow refuses: it has succeeded already",
+    },
+}
+"""Every cell is a test: tests/airflow/init_actions.py, run by `make test-airflow-actions`."""
 
 CELLS = [(action, state) for action, effects in EFFECTS.items() for state in effects]
 
 
 def table() -> str:
     """In Markdown."""
-    return _table(STATES, EFFECTS)
+    return _table(STATES, ACTIONS, EFFECTS)
 
 
 def author_table() -> str:
     """The same of the tasks of DAG authors."""
-    return _table(AUTHOR_STATES, AUTHOR_EFFECTS)
+    return _table(AUTHOR_STATES, ACTIONS, AUTHOR_EFFECTS)
 
 
-def _table(states: Mapping[str, str], effects: Mapping[str, Mapping[str, str]]) -> str:
+def init_table() -> str:
+    """The same of the DAG relaybox_init."""
+    return _table(INIT_STATES, INIT_ACTIONS, INIT_EFFECTS)
+
+
+def _table(states: Mapping[str, str], actions: Mapping[str, str], effects: Mapping[str, Mapping[str, str]]) -> str:
     rows = [f"| | {' | '.join(states.values())} |", "|---|" + "---|" * len(states)]
     rows += [
         f"| **{title}** | {' | '.join(effects[action].get(state, '-') for state in states)} |"
-        for action, title in ACTIONS.items()
+        for action, title in actions.items()
         if action in effects
     ]
     return "\n".join(rows)

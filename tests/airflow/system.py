@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 import psycopg2
 
+from relaybox.airflow.operators.init import OWNER_SUFFIX
 from relaybox.local.airflow_client import AirflowClient
 from relaybox.local.airflow_standalone import AirflowStandalone
 from relaybox.local.clusters import Cluster, write_service_file
@@ -213,15 +214,17 @@ def running_system(
     directory: Path,
     *,
     route: Mapping[str, object] = ROUTE,
+    more_routes: Mapping[str, object] = MappingProxyType({}),
     pauses: Collection[str] = (FAILPOINT,),
     prepare: Callable[[World], object] = lambda world: None,
     environment: Mapping[str, str] = MappingProxyType({}),
     dags: Path = REPOSITORY / "dags",
+    owners: bool = False,
 ) -> Iterator[System]:
     """Stores and Airflow, made now and gone afterwards. This process reaches the stores by PGSERVICEFILE; Airflow may not.
 
     `pauses`: the failpoints at which `held` may stop a driver. `prepare`: done to the stores while Airflow starts. `environment`: more
-    of Airflow's. `dags`: its DAG files; ours by default.
+    of Airflow's. `dags`: its DAG files; ours by default. `owners`: Airflow has the connections of the stores' owners too.
     """
     passwords = {store: f"canary-{secrets.token_hex(12)}" for store in STORES}
     stores = {store: _make_store(clusters[store], passwords[store]) for store in STORES}
@@ -235,7 +238,7 @@ def running_system(
     for failpoint in pauses:
         (failpoints / f"{failpoint}.go").touch()
     write_service_file(service_file, stores)
-    path = routes_file(directory, route=route)
+    path = routes_file(directory, route=route, more_routes=more_routes)
     os.environ["PGSERVICEFILE"] = str(service_file)
     try:
         world = World(path)
@@ -246,7 +249,11 @@ def running_system(
             dags=dags,
             plugins=REPOSITORY / "plugins",
             connections={
-                **{f"relaybox_{store}": json.dumps(connection_fields(parameters)) for store, parameters in stores.items()},
+                **{
+                    f"relaybox_{store}{suffix}": json.dumps(connection_fields(parameters))
+                    for store, parameters in stores.items()
+                    for suffix in ("", *([OWNER_SUFFIX] if owners else []))
+                },
                 "spark_default": json.dumps({"conn_type": "spark", "host": "local[2]"}),
             },
             environment={
@@ -377,7 +384,7 @@ def command_lines(processes: Iterable[int] | None = None) -> Iterator[tuple[int,
 def is_driver(command_line: bytes, hop: str = "") -> bool:
     """Whether a process is a Spark driver, the JVM or its Python: a transfer of that hop, or any of ours."""
     arguments = command_line.split(b"\0")
-    applications = (b"spark_apps/transfer.py", b"spark_apps/verify.py")
+    applications = (b"spark_apps/transfer.py", b"spark_apps/verify.py", b"spark_apps/derive.py", b"spark_apps/export.py")
     return any(argument.endswith(applications) for argument in arguments) and (not hop or hop.encode() in arguments)
 
 

@@ -19,6 +19,7 @@ from relaybox.local.clusters import Cluster
 from relaybox.stores.schema import initialise_store
 from relaybox.verification.reliability import PERFECT
 from relaybox.verification.route_verification import verify_route
+from tests.airflow.open_questions import answer, wait_until_asked
 from tests.airflow.page_browser import page_browser
 from tests.airflow.replay_world import DAYS, STORE, SUBSCRIPTION, deliver_days, live_traffic, reading, stream_positions_of_days
 from tests.airflow.system import ARRIVE_SECONDS, System, running_system
@@ -114,7 +115,7 @@ def test_the_page_leads_through_a_replay_and_a_redrive_that_is_approved(system: 
         browser.press("Request redrive")
         browser.see("#said", "It waits for an approval: see Required Actions in Airflow")
         run = _newest_run(system, REDRIVE_DAG)
-        attempt = _wait_until_asked(system, run)
+        attempt = wait_until_asked(system, REDRIVE_DAG, run)
         assert (
             world.value(STORE, "select state from relaybox_internal.dead_letter where dead_letter_id = %s", dead_letter_id)
             == "open"
@@ -125,7 +126,7 @@ def test_the_page_leads_through_a_replay_and_a_redrive_that_is_approved(system: 
             approve.wait_for(timeout=patience(60_000))
             browser.picture("airflow-approval.png")
             approve.click()
-            attempt = _wait_until_asked(system, run, after=attempt)
+            attempt = wait_until_asked(system, REDRIVE_DAG, run, after=attempt)
         _wait_for_run(system, REDRIVE_DAG)
     with reading("refunds") as redriven:
         wait_until(lambda: len(redriven.read) == 1, "the dead letter is read", deadline_seconds=ARRIVE_SECONDS)
@@ -149,13 +150,12 @@ def test_a_replay_waits_for_its_approval_where_the_store_asks_for_one(system: Sy
     day = stream_positions_of_days(world)[DAYS[1]]
     form = {"subscription": SUBSCRIPTION, "cursor": "approved", "start": str(day[0]), "through": str(day[-1]), "reason": "audit"}
     run = system.client.trigger_dag(REPLAY_DAG, {"store": STORE, **form})
-    attempt = _wait_until_asked(system, run, dag_id=REPLAY_DAG)
+    attempt = wait_until_asked(system, REPLAY_DAG, run)
     assert world.value(STORE, "select count(*) from relaybox_internal.subscription where subscription = 'approved'") == 0
     with reading("approved") as reader:
         while attempt:  # Airflow asks again when it loses the task, or the machine that it runs on
-            answer = f"dags/{REPLAY_DAG}/dagRuns/{quote(run, safe='')}/taskInstances/approve/-1/hitlDetails"
-            system.client.patch(answer, {"chosen_options": ["Approve"], "params_input": {}})
-            attempt = _wait_until_asked(system, run, after=attempt, dag_id=REPLAY_DAG)
+            answer(system, REPLAY_DAG, run)
+            attempt = wait_until_asked(system, REPLAY_DAG, run, after=attempt)
         _wait_for_run(system, REPLAY_DAG)
     assert reader.stream_positions == day
     audit = "select detail ->> 'on_behalf_of' from relaybox.consumer_action where detail ->> 'as' = 'approved'"
@@ -193,22 +193,6 @@ def _wait_for_run(system: System, dag_id: str) -> None:
     run = _newest_run(system, dag_id)
     state = system.client.wait_for_run(dag_id, run, deadline_seconds=patience(ARRIVE_SECONDS))
     assert state == "success", system.account_of(dag_id, run)
-
-
-def _wait_until_asked(system: System, run: str, *, after: int = 0, dag_id: str = REDRIVE_DAG) -> int:
-    """Waits for a question of a later attempt than `after`, or for the end of the run; returns the attempt, 0 at the end."""
-    asked: list[int] = []
-
-    def is_asked() -> bool:
-        tasks = {task["task_id"]: task for task in system.task_instances(dag_id, run)}
-        approve = tasks.get("approve", {})
-        if approve.get("state") == "awaiting_input" and approve["try_number"] > after:
-            asked.append(approve["try_number"])
-        state = system.client.get(f"dags/{dag_id}/dagRuns/{quote(run, safe='')}")["state"]
-        return bool(asked) or state in ("success", "failed")
-
-    wait_until(is_asked, "an approval is asked for", deadline_seconds=ARRIVE_SECONDS)
-    return asked[0] if asked else 0
 
 
 def _backfill(system: System, conf: Mapping[str, Any], *, at_once: int) -> int:

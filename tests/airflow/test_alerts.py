@@ -160,6 +160,45 @@ def test_two_late_hops_of_a_store_each_have_their_own_text(connected: World) -> 
     assert sorted(SENT) == ["flights/1", "second/1"]
 
 
+def break_lags(world: World) -> None:
+    """The function that counts what waits raises, as if its plan or its rows were bad. The one that finds idle hops does not use it."""
+    world.query("airline", "alter function relaybox_internal.sending_state(text) rename to sending_state_before")
+
+
+def test_an_error_of_the_lags_stops_no_hop_and_reports_no_hop_twice(connected: World, caplog: pytest.LogCaptureFixture) -> None:
+    make_late(connected)
+    result, _ = look(connected)
+    assert set(result["late"]) == {"flights/1"}
+    break_lags(connected)
+    again, events = look(connected, last=result["late"])
+    assert (again["waiting"], again["late"], set(events)) == (["flights/1"], result["late"], {"relaybox/flights/1/work"})
+    (warning,) = [record for record in caplog.records if record.getMessage().startswith("look_incomplete ")]
+    assert warning.levelname == "WARNING"
+    assert 'store=airline activity="reading the lag of its hops"' in warning.getMessage()
+    assert "sending_state" in warning.getMessage()
+
+
+def test_lags_that_take_too_long_delay_no_hop(
+    connected: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store that counts many waiting messages: the look ends after its time, with the event of its hop."""
+    monkeypatch.setattr("relaybox.airflow.hop_state.LAGS_SECONDS", 1.0)
+    connected.send("one")
+    read = connected.value("airline", "select pg_get_functiondef('relaybox_internal.sending_state(text)'::regprocedure)")
+    connected.query("airline", read.replace("where h.hop = hop_name", "where h.hop = hop_name and pg_sleep(20) is not null"))
+    result, _ = look(connected)
+    assert result["waiting"] == ["flights/1"]
+    assert (
+        "StoreBusy: store airline: while reading the lag of its hops: canceling statement due to statement timeout" in caplog.text
+    )
+
+
+def test_an_error_of_the_lags_fails_a_look_that_has_no_hop_to_trigger(connected: World) -> None:
+    break_lags(connected)
+    with pytest.raises(Exception, match="sending_state"):
+        look(connected)
+
+
 def test_a_notifier_that_fails_stops_no_hop_and_is_called_again(connected: World, caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: Any) -> None:
         raise OSError("no route to the chat")

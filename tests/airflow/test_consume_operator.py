@@ -19,6 +19,7 @@ from relaybox.airflow.operators.consume import RelayboxConsumeOperator, worker_n
 from relaybox.errors import CredentialsUnavailable, HandlerRefused
 from relaybox.failpoints import CONSUMER_FAILPOINTS
 from tests.airflow.connections import change_connection
+from tests.support.killed_child import kill_at
 from tests.support.streams import STORE, deliver
 from tests.support.world import World
 
@@ -86,19 +87,7 @@ def test_g10_a_task_that_is_killed_at_any_step_leaves_each_effect_once(
         if message.stream_position == 2 and message.attempt == 1:
             raise ValueError("not now")
 
-    child = os.fork()
-    if child == 0:
-        os.environ |= {
-            "RELAYBOX_FAILPOINTS": f"{step}=kill",
-            "RELAYBOX_FAILPOINTS_DIRECTORY": str(tmp_path),
-            "RELAYBOX_ENVIRONMENT": "test",
-        }
-        try:
-            execute(handler=refusing, commit_every=commit_every)
-        finally:
-            os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    assert step in (tmp_path / "hits.jsonl").read_text()
+    kill_at(step, tmp_path, lambda: execute(handler=refusing, commit_every=commit_every))
     execute(commit_every=commit_every)
     assert effects(shop) == list(range(1, 13))
 
@@ -142,7 +131,7 @@ def test_what_the_handler_refuses_comes_again_and_becomes_a_dead_letter_that_fai
         if message.stream_position == 2:
             raise ValueError("a bad one")
 
-    with pytest.raises(AirflowFailException, match="1 messages became dead letters, 11 were acknowledged"):
+    with pytest.raises(AirflowFailException, match="1 message became a dead letter, 11 were acknowledged"):
         execute(handler=refuse_two)
     assert effects(shop) == [1, *range(3, 13)]
     assert shop.query(STORE, "select stream_position, attempts, detail from relaybox.dead_letters") == [

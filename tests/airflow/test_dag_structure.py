@@ -21,6 +21,7 @@ from pendulum import UTC, DateTime
 
 from relaybox.airflow.kept_routes import VARIABLE
 from tests.airflow.conftest import REPOSITORY
+from tests.support.derivations import ROUTE, derived_route
 from tests.support.world import routes_file
 
 RETRIES = {"attempts": 3, "delay_seconds": 7, "backoff": 3.0, "max_delay_seconds": 60}
@@ -160,6 +161,54 @@ def test_a_local_hop_is_a_hop_like_any_other(tmp_path: Path, monkeypatch: pytest
     work, log = assets(schedule(bag.dags["relaybox_transfer__flights_2"]))
     assert (work["name"], log["name"]) == ("relaybox/flights/2/work", "relaybox/flights/1/log")
     assert [watcher["trigger"]["kwargs"]["hop"] for watcher in work["watchers"]] == ["flights/2"]
+
+
+def test_a_derived_route_has_a_dag_that_its_stream_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events of the stream's logs in that store, of its subscription, or the clock; the other routes have none."""
+    routes_file(tmp_path, more_routes={ROUTE: derived_route(**{"with": "delays:late", "version": 3})})
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(tmp_path / "relaybox.yaml"))
+    dags = parse().dags
+    assert [dag_id for dag_id in dags if "derive" in dag_id] == ["relaybox_derive__delays"]
+    starts = schedule(dags["relaybox_derive__delays"])
+    assert sorted(asset_names(starts)) == ["relaybox/flights/1/log", "relaybox/relaybox_hub/derive.delays.v3/waiting"]
+    assert "*/10 * * * *" in str(starts)
+
+
+def test_a_store_that_may_sleep_is_not_woken_by_the_clock_of_a_derivation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its watcher looks as seldom as that of its hops."""
+    path = routes_file(tmp_path, more_routes={ROUTE: derived_route(**{"with": "delays:late"})})
+    document = yaml.safe_load(path.read_text())
+    document["stores"]["hub"] = {"watch": {"listen": False, "interval_seconds": 2, "max_interval_seconds": 60}}
+    path.write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
+    starts = str(schedule(parse().dags["relaybox_derive__delays"]))
+    assert "*/10" not in starts
+    assert "'max_poll_seconds': 60" in starts
+
+
+def test_an_export_has_a_dag_that_its_stream_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the retries and the owner of the export."""
+    path = routes_file(tmp_path)
+    export = {
+        "stream": "flights",
+        "store": "hub",
+        "to": "delta",
+        "path": "/srv/lake/flights",
+        "owner": "lake",
+        "retries": RETRIES,
+    }
+    document = yaml.safe_load(path.read_text()) | {"exports": {"flights_lake": export}}
+    path.write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
+    dags = parse().dags
+    assert [dag_id for dag_id in dags if "export" in dag_id] == ["relaybox_export__flights_lake"]
+    dag = dags["relaybox_export__flights_lake"]
+    starts = schedule(dag)
+    assert sorted(asset_names(starts)) == ["relaybox/flights/1/log", "relaybox/relaybox_hub/export.flights_lake/waiting"]
+    (task,) = dag.tasks
+    assert (task.retries, task.owner, dag.max_active_runs) == (2, "lake", 1)
 
 
 def test_retries_are_the_routes(dags: Mapping[str, DAG]) -> None:

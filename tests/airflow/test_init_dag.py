@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +13,11 @@ import pytest
 import yaml
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from relaybox.airflow.approvals import digest_shown
 from relaybox.airflow.dags.init import build_init_dag
 from relaybox.errors import CredentialsUnavailable
 from tests.airflow.answers import APPROVED, Questions, answered
+from tests.support.killed_child import kill_at
 from tests.support.world import STORES, World
 
 
@@ -123,6 +124,17 @@ def test_an_approval_is_of_the_plan_that_its_question_showed(owned: World, monke
     assert binds(owned)
 
 
+def test_a_plan_that_is_gone_is_refused(owned: World) -> None:
+    """`show` was cleared under the open question and found nothing to do, or was marked as a success: it has no result."""
+    edit(owned, bind_senders=True)
+    plan = run(owned, "show")
+    answer = {**APPROVED, "digest": digest_shown(plan)}
+    for task_id in ("init", "approve"):
+        with pytest.raises(AirflowFailException, match=r"The task show has no result: .* Nothing was done\. Trigger a new run"):
+            run(owned, task_id, shown=None, answer=answer)
+    assert not binds(owned)
+
+
 def test_a_question_that_is_asked_again_with_its_first_text_is_refused(owned: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that is lost asks the same again. After another plan Airflow would still show the first one."""
     edit(owned, bind_senders=True)
@@ -141,18 +153,7 @@ def test_a_question_that_is_asked_again_with_its_first_text_is_refused(owned: Wo
 def test_a_task_that_is_killed_goes_on_with_its_plan(owned: World, tmp_path: Path, step: str) -> None:
     edit(owned, bind_senders=True)
     plan = run(owned, "show")
-    child = os.fork()
-    if child == 0:
-        os.environ |= {
-            "RELAYBOX_FAILPOINTS": f"{step}=kill",
-            "RELAYBOX_FAILPOINTS_DIRECTORY": str(tmp_path),
-            "RELAYBOX_ENVIRONMENT": "test",
-        }
-        try:
-            run(owned, "init", shown=plan)
-        finally:
-            os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    kill_at(step, tmp_path, lambda: run(owned, "init", shown=plan))
     assert run(owned, "init", shown=plan)["changed"] in ([], ["airline"])
     assert binds(owned)
     with pytest.raises(AirflowSkipException):

@@ -782,6 +782,20 @@ def test_the_look_at_a_store_learns_topics_that_were_subscribed_to(connected: Wo
     ]
 
 
+def test_a_destination_whose_topics_cannot_be_read_stops_no_hop(
+    connected: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its connection is gone, or it is another database than before: an idle look fails, one that has work triggers it."""
+    connected.change_route(topics_by_subscription=True)
+    look = parse_dag(connected, "relaybox_watch").get_task("look_at_airline")
+    monkeypatch.delenv("AIRFLOW_CONN_RELAYBOX_HUB")
+    with pytest.raises(CredentialsUnavailable, match="relaybox_hub"):
+        execute(look, try_number=1)
+    connected.send("one")
+    assert execute(look, try_number=1)[0]["waiting"] == ["flights/1"]
+    assert 'look_incomplete store=airline activity="carrying the topics of hop flights/1"' in caplog.text
+
+
 def test_a_topic_that_the_store_does_not_move_yet_is_a_warning_in_the_tasks_logs(
     connected: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -355,7 +355,7 @@ def test_a_replay_is_counted_before_it_is_started(page: PageServer, connected: W
         "reason": "audit",
     }
     counted = client.post("/relaybox/api/routes/flights/replay/count", json=order).json()
-    assert re.fullmatch(r"Stream positions 1 to 1: 1 messages, \d+ bytes, about 0.1 s. Nothing was changed.", counted["said"])
+    assert re.fullmatch(r"Stream positions 1 to 1: 1 message, \d+ bytes, about 0.1 s. Nothing was changed.", counted["said"])
     runs = "/api/v2/dags/relaybox_replay__flights/dagRuns"
     assert client.get(runs).json()["total_entries"] == 0
     started = client.post("/relaybox/api/routes/flights/replay", json=order)

@@ -214,7 +214,7 @@ def test_each_bar_begins_where_the_one_before_ended(seconds: list[float | None])
 
 
 def test_an_open_batch_says_how_many_slices_it_has() -> None:
-    assert "0 of 1 slices" in str(draw_timeline([batch()]))
+    assert "0 of 1 slice" in str(draw_timeline([batch()]))
 
 
 def test_a_runbook_passes_no_html_and_no_foreign_link() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,12 +9,13 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, task
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from relaybox.airflow.operators.put import RelayboxPutOperator
 from relaybox.errors import CredentialsUnavailable, StoreUnreachable
 from relaybox.failpoints import PUT_FAILPOINTS
 from tests.airflow.connections import change_connection
+from tests.support.killed_child import kill_at
 from tests.support.world import World
 
 ROWS = ["a", {"flight": "UA1", "delay": 7}, ["x"]]
@@ -56,6 +54,23 @@ def test_other_rows_in_the_same_task_instance_fail_at_once_and_say_what_to_do(co
         execute(rows=["b"])
     assert execute(rows=["b"], put_key="corrected")["sent_now"]
     assert connected.value("airline", "select count(*) from relaybox.outbox") == 4
+
+
+def test_a_put_that_is_told_to_end_before_its_commit_sends_nothing(connected: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow sends SIGTERM when a task is cleared or marked, and when its worker shuts down. The next attempt sends."""
+    put = operator()
+
+    def told(failpoint: str, _: object) -> None:
+        if failpoint == "put.committing":
+            put.on_kill()
+
+    with monkeypatch.context() as ending:
+        ending.setattr("relaybox.airflow.operators.put.reach", told)
+        with pytest.raises(AirflowException, match="told to end before its COMMIT") as ended:
+            put.execute({"ti": instance()})  # type: ignore[typeddict-item]
+    assert not isinstance(ended.value, AirflowFailException), "a retry sends"
+    assert connected.query("airline", SENT) == []
+    assert execute(instance(try_number=2))["sent_now"]
 
 
 def test_all_rows_are_sent_or_none(connected: World) -> None:
@@ -135,19 +150,7 @@ def test_a_producer_needs_no_other_right(connected: World, monkeypatch: pytest.M
 @pytest.mark.parametrize("step", PUT_FAILPOINTS)
 def test_g3_a_put_that_is_killed_at_any_step_sends_its_rows_once(connected: World, tmp_path: Path, step: str) -> None:
     """SIGKILL of the task's process; then the retry, and then a clear."""
-    child = os.fork()
-    if child == 0:
-        os.environ |= {
-            "RELAYBOX_FAILPOINTS": f"{step}=kill",
-            "RELAYBOX_FAILPOINTS_DIRECTORY": str(tmp_path),
-            "RELAYBOX_ENVIRONMENT": "test",
-        }
-        try:
-            execute()
-        finally:
-            os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    assert json.loads((tmp_path / "hits.jsonl").read_text())["failpoint"] == step
+    kill_at(step, tmp_path, execute)
     assert execute(instance(try_number=2))["sent_now"] == (step != "put.committed")
     assert not execute(instance(try_number=3))["sent_now"]
     assert connected.value("airline", "select count(*) from relaybox.outbox") == len(ROWS)

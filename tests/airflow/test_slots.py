@@ -37,14 +37,15 @@ def test_hops_that_linger_hold_no_slot(system: System) -> None:
     """All have moved messages and would wait for more for an hour. New work starts within five seconds."""
     for number in range(1, HOPS + 1):
         system.world.send("d", topic=topic(number))
-    moved = "select count(*) from relaybox_internal.hop_in where starts_with(hop, 'r') and published_position >= 4"
+    settled = "select count(distinct hop) from relaybox_internal.confirmation where starts_with(hop, 'r') and state = 'settled' and through_position >= 4"
     wait_until(
-        lambda: system.world.value(STORE, moved) == HOPS,
-        "all hops have moved",
+        lambda: system.world.value("airline", settled) == HOPS,
+        "all hops have moved and settled their messages",
         deadline_seconds=ARRIVE_SECONDS,
         poll_seconds=0.3,
-        progress=lambda: system.world.value(STORE, moved),
+        progress=lambda: system.world.value("airline", settled),
     )
+    system.wait_until_quiet()  # a run may be queued before its task is
     wait_until_slots_are_free(system)
     assert measured(start_seconds(system, "flights")) <= patience(START_SECONDS)
 

@@ -7,7 +7,8 @@ import json
 import os
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, closing
+from contextlib import ExitStack, aclosing, closing
+from functools import partial
 
 import pytest
 import yaml
@@ -58,7 +59,8 @@ def test_stores_that_hang_delay_no_look_at_another(
     caplog.set_level("INFO", logger="relaybox")
     healthy = json.loads(os.environ["AIRFLOW_CONN_RELAYBOX_AIRLINE"])
 
-    async def run(port: int) -> None:
+    async def run(listener: socket.socket) -> None:
+        port, accept = listener.getsockname()[1], partial(asyncio.get_running_loop().sock_accept, listener)
         hung = [f"hung_{number}" for number in range(40)]
         for name in hung:
             monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps({**healthy, "port": port}))
@@ -68,7 +70,8 @@ def test_stores_that_hang_delay_no_look_at_another(
         ]
         pending = [asyncio.ensure_future(anext(events)) for events in triggers]
         try:
-            await asyncio.sleep(10 * POLL_SECONDS)
+            for _ in hung:
+                clients.enter_context((await asyncio.wait_for(accept(), patience(DEADLINE_SECONDS)))[0])
             await asyncio.to_thread(connected.send, "one")
             await asyncio.wait_for(pending[-1], patience(DEADLINE_SECONDS))
             assert not [line for line in caplog.messages if line.startswith("store_watch_interrupted")]
@@ -76,8 +79,9 @@ def test_stores_that_hang_delay_no_look_at_another(
             for one in pending:
                 one.cancel()
 
-    with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
-        asyncio.run(run(listener.getsockname()[1]))
+    with ExitStack() as clients, socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
+        listener.setblocking(False)
+        asyncio.run(run(listener))
 
 
 def test_messages_fire_the_trigger_and_an_empty_hop_does_not(connected: World) -> None:

@@ -5,20 +5,14 @@ Each transaction inserts one message and commits. Rounds alternate, so that a sl
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 import time
 from contextlib import closing
-from pathlib import Path
 from statistics import median
 
 import psycopg2
 
-from relaybox.local.clusters import create_cluster, write_service_file
-from relaybox.routes import load_routes
-from relaybox.stores.schema import initialise_store
-from tests.support.world import STORES, routes_file
+from tests.benchmarks.one_store import one_store
 
 SESSIONS, ROUNDS, SECONDS = 4, 5, 3.0
 
@@ -55,32 +49,20 @@ def measure(parameters: dict[str, str], statement: str) -> float:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        cluster = create_cluster("airline", Path(directory) / "airline")
-        Path(directory).chmod(0o755)
-        try:
-            cluster.start()
-            parameters = dict(cluster.parameters("postgres"))
-            _initialise(Path(directory), parameters)
-            rates: dict[str, list[float]] = {name: [] for name in STATEMENTS}
-            for _ in range(ROUNDS):
-                for name, statement in STATEMENTS.items():
-                    rates[name].append(measure(parameters, statement))
-        finally:
-            cluster.remove()
+    rates: dict[str, list[float]] = {name: [] for name in STATEMENTS}
+    with one_store() as parameters:
+        _declare_senders(parameters)
+        for _ in range(ROUNDS):
+            for name, statement in STATEMENTS.items():
+                rates[name].append(measure(parameters, statement))
     plain = median(rates["without"])
     print(f"{SESSIONS} sessions, one message per transaction, median of {ROUNDS} rounds of {SECONDS:.0f} s")
     for name, measured in rates.items():
         print(f"{name:<40} {median(measured):7.0f} messages/s   {median(measured) / plain:.2f}")
 
 
-def _initialise(directory: Path, parameters: dict[str, str]) -> None:
-    """The store `airline` with a sender for all sessions, and one for each."""
-    service_file = directory / "services.conf"
-    write_service_file(service_file, dict.fromkeys(STORES, parameters))
-    os.environ["PGSERVICEFILE"] = str(service_file)
-    routes = load_routes(routes_file(directory))
-    initialise_store(routes.stores["airline"], routes)
+def _declare_senders(parameters: dict[str, str]) -> None:
+    """A sender for all sessions, and one for each."""
     with closing(psycopg2.connect(**parameters)) as connection, connection.cursor() as cursor:
         for sender in ("pump", *(f"pump{number}" for number in range(SESSIONS))):
             cursor.execute("select relaybox.declare_sender(%s, 'gapless')", (sender,))

@@ -5,22 +5,16 @@ Both are one transaction through one session. Rounds alternate, so that a slow m
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import psycopg2
 
-from relaybox.local.clusters import create_cluster, write_service_file
 from relaybox.outbox import Draft, put, put_once
-from relaybox.routes import load_routes
-from relaybox.stores.schema import initialise_store
-from tests.support.world import STORES, routes_file
+from tests.benchmarks.one_store import one_store
 
 MESSAGES, ROUNDS = 100_000, 3
 DRAFTS = [Draft("flights", {"flight": n, "gate": "B12"}, key=f"k{n % 100}") for n in range(MESSAGES)]
@@ -48,27 +42,15 @@ WAYS: dict[str, Callable[[Any, str], None]] = {
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        cluster = create_cluster("airline", Path(directory) / "airline")
-        Path(directory).chmod(0o755)
-        try:
-            cluster.start()
-            parameters = dict(cluster.parameters("postgres"))
-            service_file = Path(directory) / "services.conf"
-            write_service_file(service_file, dict.fromkeys(STORES, parameters))
-            os.environ["PGSERVICEFILE"] = str(service_file)
-            routes = load_routes(routes_file(Path(directory)))
-            initialise_store(routes.stores["airline"], routes)
-            seconds: dict[str, list[float]] = {name: [] for name in WAYS}
-            for number in range(ROUNDS):
-                for name, way in WAYS.items():
-                    with closing(psycopg2.connect(**parameters)) as connection, connection.cursor() as cursor:
-                        begun = time.monotonic()
-                        way(cursor, f"{way.__name__}-{number}")
-                        connection.commit()
-                        seconds[name].append(time.monotonic() - begun)
-        finally:
-            cluster.remove()
+    seconds: dict[str, list[float]] = {name: [] for name in WAYS}
+    with one_store() as parameters:
+        for number in range(ROUNDS):
+            for name, way in WAYS.items():
+                with closing(psycopg2.connect(**parameters)) as connection, connection.cursor() as cursor:
+                    begun = time.monotonic()
+                    way(cursor, f"{way.__name__}-{number}")
+                    connection.commit()
+                    seconds[name].append(time.monotonic() - begun)
     slowest = median(seconds["an insert for each message"])
     print(f"{MESSAGES} messages in one transaction, median of {ROUNDS} rounds")
     for name, measured in seconds.items():

@@ -22,6 +22,11 @@ SHOWN = {
 """Where a clock is read only to be shown, and what is shown."""
 
 SHOWN |= {
+    "begin_derivation.sql": "when an attempt of the version before ended",
+    "begin_derivation_attempt.sql": "when the attempt before ended",
+    "fail_derivation_attempt.sql": "when an attempt failed",
+    "take_over_dead_letters.sql": "when a dead letter was dropped",
+    "publish_derivation_attempt.sql": "when an attempt was published",
     "append_run.sql": "when a run of stream positions grew last",
     "begin_detach.sql": "when the detaching of a segment began",
     "drop_dead_letter.sql": "when a dead letter was dropped",

@@ -115,7 +115,7 @@ def test_dump_and_reload(drill: Drill) -> None:
     drill.serve(airline_new=replace(new, password=drill.airline.password))
     said = drill.run("dump-and-reload", stops_after=3, says="airline was loaded from a dump")
     assert "adopted: 0 messages, 0 of them ghosts" in said
-    assert "delivered first in generation 2: 1 messages" in said
+    assert "delivered first in generation 2: 1 message" in said
     memberships = "select string_agg(roleid::regrole::text, ' ' order by roleid::regrole::text) from pg_auth_members"
     assert (
         ask(replace(new, password=drill.airline.password), f"{memberships} where member = 'page_login'::regrole")

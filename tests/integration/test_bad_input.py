@@ -455,6 +455,6 @@ def test_a_topic_that_no_route_carries_is_told_and_kept(world: World) -> None:
     status = invoke("status")
     assert status.exit_code == 2
     assert "Traceback" not in status.stderr
-    assert "store airline: 1 messages of topic flihgts, which no hop reads" in status.stderr
+    assert "store airline: 1 message of topic flihgts, which no hop reads" in status.stderr
     assert "Did you mean topic flights?" in status.stderr
     assert world.sent() == ["stray"]

@@ -53,7 +53,7 @@ def test_consume_says_which_lanes_are_leased_to_whom_until_when(billed: World) -
     assert (beside.exit_code, beside.stdout) == (3, "")
     assert f"subscription billing: lane 1 is leased to worker w-1 until {until}" in beside.stderr
     assert "(stream positions behind: 10)" in beside.stderr
-    assert "0 messages were printed; 1 lanes have more." in beside.stderr
+    assert "0 messages were printed; 1 lane has more." in beside.stderr
     billed.query(
         "hub",
         "select relaybox.ack('billing', 3, token => (select min(token) from relaybox.fetch('billing', 3, worker => 'w-1')))",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import time
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import psycopg2
 import pytest
@@ -15,6 +13,7 @@ from sqlalchemy import text
 
 from relaybox.consumer import Consumer
 from relaybox.failpoints import CONSUMER_FAILPOINTS
+from tests.support.killed_child import kill_at, run_until_killed
 from tests.support.patience import Deadline
 from tests.support.streams import STORE, deliver, stream_positions
 from tests.support.world import World, wait_until
@@ -47,25 +46,6 @@ def work(*, worker: str, max_count: int = 5, commit_every: int = 1, refused_stre
                 consumer.refuse("not now")
 
 
-def target(directory: Path, failpoints: str, *, after_seconds: float | None = None, **work_as: Any) -> bool:
-    """A process that consumes, killed at a failpoint or after a time; whether it was, rather than coming to its end."""
-    child = os.fork()
-    if child == 0:
-        os.environ |= {
-            "RELAYBOX_FAILPOINTS": failpoints,
-            "RELAYBOX_FAILPOINTS_DIRECTORY": str(directory),
-            "RELAYBOX_ENVIRONMENT": "test",
-        }
-        try:
-            work(**work_as)
-        finally:
-            os._exit(0)
-    if after_seconds is not None:
-        time.sleep(after_seconds)
-        os.kill(child, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-
-
 def test_g10_a_consumer_killed_at_every_step_at_random_leaves_every_effect_once(shop: World, tmp_path: Path) -> None:
     """RELAYBOX_KILLS times SIGKILL, at a step or at any moment, alone or followed by another worker; messages go on coming."""
     seed = int(os.environ.get("RELAYBOX_SEED", random.randrange(10**6)))
@@ -83,14 +63,8 @@ def test_g10_a_consumer_killed_at_every_step_at_random_leaves_every_effect_once(
         step = steps[kills % len(steps)]
         failpoints = "" if step == "any moment" else f"{step}:{chance.randint(1, 4 if step != 'consume.begin' else 1)}=kill"
         after = chance.uniform(0.02, 0.2) if step == "any moment" else None
-        if target(
-            tmp_path,
-            failpoints,
-            after_seconds=after,
-            worker=worker,
-            max_count=chance.randint(1, 9),
-            commit_every=chance.choice((1, 1, 4)),
-        ):
+        consume = partial(work, worker=worker, max_count=chance.randint(1, 9), commit_every=chance.choice((1, 1, 4)))
+        if run_until_killed(tmp_path, failpoints, consume, after_seconds=after):
             kills += 1
             if chance.random() < 0.1:
                 worker = f"w{kills}"
@@ -114,8 +88,8 @@ def done(world: World) -> int:
 def test_g10_killed_at_each_step_in_turn(shop: World, tmp_path: Path, step: str) -> None:
     """A3.31, the crash between receiving and saving: whatever the step, the next start does what is missing and nothing twice."""
     deliver(shop, 12)
-    assert target(tmp_path, f"{step}=kill", worker="w", refused_stream_position=2 if step == "consume.refused" else 0)
-    assert step in (tmp_path / "hits.jsonl").read_text()
+    refused = 2 if step == "consume.refused" else 0
+    kill_at(step, tmp_path, lambda: work(worker="w", refused_stream_position=refused))
     assert shop.value(STORE, "select count(*) from relaybox_internal.failed_attempt") == 0, (
         "a refusal that was not committed is none"
     )

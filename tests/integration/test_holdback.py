@@ -101,8 +101,8 @@ def test_the_printed_command_gives_the_gap_up_at_every_store_once(fifo: World) -
     command = held("hub")[0]["repairs"][0].replace("...", "pump replaced")
     first = invoke(*shlex.split(command)[1:])
     assert first.stdout.splitlines() == [
-        "hub: indexes 2 to 3 of a, epoch 1, skipped; 1 messages released",
-        "analytics: indexes 2 to 3 of a, epoch 1, skipped; 1 messages released",
+        "hub: indexes 2 to 3 of a, epoch 1, skipped; 1 message released",
+        "analytics: indexes 2 to 3 of a, epoch 1, skipped; 1 message released",
     ]
     assert stream(fifo) == stream(fifo, "analytics") == ["a1", "a4"]
     assert skipped(fifo) == skipped(fifo, "analytics") == [("a", 1, 2, 3, "pump replaced")]
@@ -192,7 +192,7 @@ def test_a_message_that_waits_for_its_cause_names_it_and_a_skip_of_the_cause_rel
     assert (cause["sender"], cause["first_index"], cause["last_index"], cause["delivered_through"]) == ("b", 2, 2, 1)
     assert waits["repairs"] == ['relaybox skip flights b --through 2 --reason "..."']
     assert "a waits for b through index 2, epoch 1; delivered through 1" in invoke("holdback").stdout
-    assert "index 2 of b, epoch 1, skipped; 1 messages released" in skip("b", "--through", "2").stdout
+    assert "index 2 of b, epoch 1, skipped; 1 message released" in skip("b", "--through", "2").stdout
     assert stream(causal) == ["b1", "a1"]
 
 
@@ -289,9 +289,9 @@ def test_a_sender_that_waits_for_held_messages_names_the_command_of_what_is_miss
     assert "is no gap" in refused.stderr
     shown = invoke("holdback").stdout
     assert (
-        "b waits for a through index 2, epoch 1; delivered through 0; 1 messages wait for it; messages of a are held too" in shown
+        "b waits for a through index 2, epoch 1; delivered through 0; 1 message waits for it; messages of a are held too" in shown
     )
-    assert "d through index 3, epoch 1; delivered through 0; 1 messages wait for it\n" in shown
+    assert "d through index 3, epoch 1; delivered through 0; 1 message waits for it\n" in shown
     assert invoke(*shlex.split(waits["c"][0])[1:]).exit_code == 0
     assert stream(causal) == ["a1", "a2", "b1", "c1"]
 

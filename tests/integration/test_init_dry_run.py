@@ -34,8 +34,16 @@ def test_a_dry_run_of_the_first_init_makes_nothing(empty: World) -> None:
     run = dry_run_leaves_all_as_it_is()
     assert run.exit_code == 1
     assert "hub, an init would change:" in run.stdout
-    assert "flights/1 in registered, flights/2 out registered" in " ".join(run.stdout.split())
-    assert invoke("init").exit_code == 0
+    said = " ".join(run.stdout.split())
+    assert "flights/1 in registered, flights/2 out registered" in said
+    assert said.count("functions: created") == len(STORES)
+    assert said.count("segments: those that the outbox needs then, after the rest") == len(STORES)
+    done = invoke("init")
+    assert done.exit_code == 0
+    made = " ".join(done.stdout.split())
+    assert made.count("functions: created") == len(STORES)
+    assert made.count("segments: outbox_s000000, ") == len(STORES)
+    assert "replaced" not in made
     assert dry_run_leaves_all_as_it_is().exit_code == 0
 
 

@@ -15,9 +15,12 @@ from tests.support.world import World
 
 STORE = "analytics"
 ROLES = ("relaybox_consumer", "relaybox_reader")
+QUERY = "6b0d0f9e-3c5a-4b53-8d6e-1f3fb1f0a001"
 FETCHED = "select relaybox.{call} from (select stream_position, token from relaybox.fetch('{name}', 1)) m"
 CALLS = {
+    "ack_query": f"select relaybox.ack_query('ack_query', '{QUERY}', 1)",
     "ack": FETCHED.format(name="ack", call="ack('ack', m.stream_position, m.token)"),
+    "begin_query": f"select relaybox.begin_query('begin_query', 'flights', 1, '{QUERY}')",
     "cancel_replay": "select relaybox.cancel_replay('cancel_replay', 'why')",
     "drop_dead_letter": "select relaybox.drop_dead_letter(dead_letter_id, 'why') from relaybox.dead_letters where subscription = 'drop_dead_letter'",
     "fetch": "select from relaybox.fetch('fetch', 1)",
@@ -30,7 +33,10 @@ CALLS = {
     "redrive": "select relaybox.redrive('redrive', 'why')",
     "release": FETCHED.format(name="release", call="release('release', m.token)"),
     "replay": "select relaybox.replay('replay', 'earliest', 'why')",
+    "stream_range": "select from relaybox.stream_range('flights', '1', 'latest')",
     "subscribe": "select relaybox.subscribe('subscribe', 'invoices')",
+    "trace_cause": "select count(*) from relaybox_internal.trace_cause(1)",
+    "trace_derived": "select count(*) from relaybox_internal.trace_derived('flights', 1)",
     "unsubscribe": "select relaybox.unsubscribe('unsubscribe', 'why')",
     "count_replay": "select relaybox.count_replay('billing', 'earliest')",
 }
@@ -97,8 +103,9 @@ def subscribed(world: World) -> World:
     world.send("a", "b")
     world.transfer_all()
     for name in ("billing", *CALLS):
-        if name != "subscribe":
+        if name not in ("subscribe", "begin_query", "ack_query"):
             world.query(STORE, "select relaybox.subscribe(%s, 'flights', nack_limit => 1)", name)
+    world.query(STORE, "select relaybox.begin_query('ack_query', 'flights', 1, %s)", QUERY)
     for name in ("redrive", "drop_dead_letter"):
         world.query(STORE, FETCHED.format(name=name, call=f"nack('{name}', m.stream_position, 'why', m.token)"))
     for name in ("cancel_replay", "replay"):

@@ -71,6 +71,21 @@ def test_a_slice_of_an_outbox_is_read_along_its_primary_key_from_one_segment(bus
     assert not any(node["Node Type"] == "Sort" or node.get("Function Name") == "read_outbox_slice" for node in nodes)
 
 
+def test_stray_rows_are_counted_along_the_primary_key(busy: World) -> None:
+    """hops_that_planned is inlined: a subplan over the hops for each row before the segments, of which there are none."""
+    nodes = plan_nodes(
+        busy,
+        "airline",
+        "select count(*) from relaybox_internal.sent_rows o "
+        "where o.seq < 20001 and not exists (select from relaybox_internal.hops_that_planned(o.xid))",
+    )
+    assert any(node.get("Relation Name") == "hop_out" for node in nodes)
+    assert not any("Function Name" in node for node in nodes)
+    of_rows = {scan for scan in scans(nodes) if scan[1].startswith("outbox")}
+    assert of_rows
+    assert all(index.endswith("_pkey") for _, index in of_rows)
+
+
 def test_a_slice_of_a_log_is_read_along_its_primary_key_from_one_segment(busy: World) -> None:
     """read_log_slice is inlined and pruned to one segment."""
     nodes = plan_nodes(busy, "hub", "select * from relaybox_internal.read_log_slice(1, 15001, 15100, 15001)")

@@ -219,7 +219,7 @@ def test_what_repeats_an_index_of_a_ghost_is_named_before_and_counted_after(worl
         "(other_content), 2 of those to be delivered first before pump sends again: relaybox senders new-epoch airline pump"
         in said
     )
-    assert "1 ghosts of sender meter hold index 70 of epoch 1" in said
+    assert "1 ghost of sender meter holds index 70 of epoch 1" in said
     (meter, pump) = reanchor(world).held_indexes
     assert (meter.sender, meter.ghost_count, meter.undelivered_count) == ("meter", 1, 0)
     assert pump == HeldIndexes("pump", 1, ghost_count=3, first_index=2, last_index=4, undelivered_count=2)

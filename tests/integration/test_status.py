@@ -273,7 +273,7 @@ def test_a_topic_of_a_route_that_begins_elsewhere_is_not_said_to_be_in_no_route(
     assert invoke("init").exit_code == 0
     world.send("a", topic="refunds")
     said = " ".join(invoke("status").stderr.split())
-    assert "1 messages of topic refunds, which no hop reads" in said
+    assert "1 message of topic refunds, which no hop reads" in said
     assert (
         "Topic refunds is in a route, and only what is sent at the store where a route begins is moved: other begins at hub."
         in said

@@ -357,7 +357,7 @@ LEDGER_BREAKS = {
     "a missing receipt": (
         "hub",
         "delete from relaybox_internal.receipt where batch = 1 and slice = 1",
-        "with 1 receipts of 2 slices",
+        "with 1 receipt of 2 slices",
     ),
     "a batch that the source forgot": (
         "airline",
@@ -409,7 +409,7 @@ def test_an_id_that_a_producer_used_twice_is_a_note_and_no_defect(world: World) 
     world.transfer_all()
     assert verify(0)["repeated_ids"] == [message_id]
     said = " ".join(invoke("verify", "flights").stdout.split())
-    assert "producers gave 1 ids to 2 messages: at analytics 2 are delivered, 0 are dropped" in said
+    assert "producers gave 1 id to 2 messages: at analytics 2 are delivered, 0 are dropped" in said
 
 
 def test_a_route_of_one_hop_is_its_own_end_to_end(world: World) -> None:

@@ -59,7 +59,7 @@ def test_a_settled_message_shows_its_whole_way_with_times(world: World) -> None:
     found = invoke("where", message_id, "--json").document
     assert (set(found), found["message_id"]) == ({"message_id", "traces", "errors"}, message_id)
     way = found["traces"][0]
-    assert (set(way), set(way["sent"])) == ({"route", "sent", "hops"}, SENT_KEYS)
+    assert (set(way), set(way["sent"])) == ({"route", "sent", "derived_from", "hops"}, SENT_KEYS)
     assert all(set(hop) == HOP_KEYS for hop in way["hops"])
     assert [(hop["stage"], hop["batch"], hop["slice"], hop["log_position"]) for hop in way["hops"]] == [("settled", 1, 1, 2)] * 2
     first, second = way["hops"]

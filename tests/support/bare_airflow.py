@@ -52,9 +52,9 @@ def make_bare_airflow(directory: Path, constraints: Path) -> BareAirflow:
     return made
 
 
-def build_wheel(directory: Path) -> Path:
-    """The wheel of this tree."""
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", directory], cwd=REPOSITORY, check=True)
+def build_wheel(directory: Path, tree: Path = REPOSITORY) -> Path:
+    """The wheel of a tree; by default of this one."""
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", directory], cwd=tree, check=True)
     (wheel,) = directory.glob("relaybox-*.whl")
     return wheel
 

@@ -644,7 +644,7 @@ _DESTINATION = (
         "a receipt removed",
         "hub",
         "delete from relaybox_internal.receipt where batch = 1 and slice = 1",
-        says="batch 1 is published with 1 receipts of 2 slices",
+        says="batch 1 is published with 1 receipt of 2 slices",
     ),
     _detected(
         "a receipt's row count changed",
@@ -663,7 +663,7 @@ _DESTINATION = (
         "`hop_in.published_position` set back",
         "hub",
         "update relaybox_internal.hop_in set published_position = published_position - 1",
-        says="hub ends at batch 5, position 40: 1 messages are confirmed and not there",
+        says="hub ends at batch 5, position 40: 1 message is confirmed and not there",
         by=(VERIFY, STATUS, HOP),
     ),
     _detected(

@@ -33,11 +33,15 @@ select relaybox_internal.ensure_outbox_segments(), (select array_agg(relaybox_in
 SMALL_SEGMENTS = f"update relaybox_internal.store set segment_rows = 10; {MAKE_SEGMENTS_ANEW}"
 
 
-def routes_file(directory: Path, *, route: Mapping[str, object] | None = None) -> Path:
-    """Writes a relaybox.yaml with the route `flights` over the three stores; `route` overrides its keys."""
+def routes_file(
+    directory: Path, *, route: Mapping[str, object] | None = None, more_routes: Mapping[str, object] | None = None
+) -> Path:
+    """Writes a relaybox.yaml with the route `flights` over the three stores; `route` overrides its keys, `more_routes` adds others."""
     path = directory / "relaybox.yaml"
     flights = {"topics": ["flights"], "path": list(STORES), **(route or {})}
-    path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": {"flights": flights}}))
+    path.write_text(
+        yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": {"flights": flights, **(more_routes or {})}})
+    )
     return path
 
 

@@ -139,9 +139,7 @@ def test_the_origin_knows_no_more_of_a_later_hop_than_has_arrived(route: Route, 
     assert copied == (
         "hop flights/2 is received through position 5, as airline knows from hub, where it is received through position 4"
     )
-    assert gone.endswith(
-        "as airline has confirmed; analytics ends at batch 1, position 4: 1 messages are confirmed and not there"
-    )
+    assert gone.endswith("as airline has confirmed; analytics ends at batch 1, position 4: 1 message is confirmed and not there")
 
 
 def test_what_was_dropped_somewhere_is_not_compared_but_counted(ledgers: list[Ledgers]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from relaybox import errors, routes
-from relaybox.routes.rules import LimitsRules, RetentionRules, RetriesRules, RouteRules, StoreRules
+from relaybox.routes.rules import DeriveRules, ExportRules, LimitsRules, RetentionRules, RetriesRules, RouteRules, StoreRules
 from relaybox.stores.connections import _OWN_CODES
 from relaybox.verification.stream_verification import VIOLATIONS
 from tests.support.cli import commands
@@ -157,6 +157,7 @@ def test_the_table_of_dags_is_the_list_of_their_ids() -> None:
     assert set(re.findall(r"`(relaybox_\w+?)(?:__<.*?)?`", section)) == ids
     for file, clock, words in (
         ("dags/factory.py", '"*/5 * * * *"', "every five minutes"),
+        ("dags/factory.py", '"*/10 * * * *"', "every ten minutes"),
         ("dags/verify.py", '"0 4 * * *"', "at 04:00 UTC"),
         ("dags/retention.py", '"30 4 * * *"', "at 04:30 UTC"),
     ):
@@ -203,17 +204,20 @@ def test_the_defaults_of_a_subscription_are_told() -> None:
     [
         ("stores.<store>", StoreRules),
         ("routes.<route>", RouteRules),
+        ("routes.<route>.derive", DeriveRules),
         ("routes.<route>.limits", LimitsRules),
         ("routes.<route>.retries", RetriesRules),
         ("routes.<route>.retention", RetentionRules),
+        ("exports.<export>", ExportRules),
     ],
 )
 def test_the_tables_of_keys_are_the_rules_of_the_file(section: str, rules: type[BaseModel]) -> None:
     """At the head of relaybox.routes; sections of their own have tables of their own. Defaults that are numbers or words are compared."""
     table = (routes.__doc__ or "").split(f"**`{section}`**")[1].split("\n**")[0]
     told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", table, flags=re.MULTILINE))
-    assert told.keys() - {"retention"} == rules.model_fields.keys() - {"limits", "retries", "retention", "spark"}
-    for key, field in rules.model_fields.items():
+    names = {field.alias or name: field for name, field in rules.model_fields.items()}
+    assert told.keys() - {"retention"} == names.keys() - {"limits", "retries", "retention", "spark", "derive"}
+    for key, field in names.items():
         if type(field.default) in (int, float, str, bool):
             assert told[key].strip("`") == str(field.default).lower(), key
 

@@ -9,9 +9,11 @@ import yaml
 
 from relaybox.errors import ConfigurationError
 from relaybox.routes import Limits, Retention, Retries, Routes, Spark, Store, Watch, load_routes
+from relaybox.routes.derive_rules import DERIVE_KEYS
+from relaybox.routes.export_rules import EXPORT_KEYS
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "relaybox.yaml"
-KNOWN = "Known: integrity, limits, message_id_window, order, owner, path, policy, processed_by, retention, retries, runner, spark, and 3 more"
+KNOWN = "Known: derive, integrity, limits, message_id_window, order, owner, path, policy, processed_by, retention, retries, runner, and 4 more"
 SECRETS_BELONG = "no secret in this file: set it in spark-defaults.conf where Spark starts, or on the Spark Connect server"
 SMALLEST = """\
 stores:
@@ -151,7 +153,7 @@ def test_empty_route_is_told_what_it_needs(tmp_path: Path) -> None:
         "9: routes.next.topics: missing; expected a list of one or more topics",
         (
             "10: routes.last: got 5; expected a section with the keys topics, path, topics_by_subscription, policy, processed_by, integrity, runner, owner, order, "
-            "stream, message_id_window, limits, retries, retention, spark"
+            "stream, message_id_window, limits, retries, retention, spark, derive"
         ),
     ]
 
@@ -277,6 +279,80 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     assert document["routes"]["flights"]["limits"].keys() == Limits.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["retries"].keys() == Retries.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["spark"].keys() == Spark.__dataclass_fields__.keys()
+    derive, said = document["routes"]["delays"]["derive"], {"from": "flights", "with": "delays:late", "version": 1}
+    assert derive.keys() == set(DERIVE_KEYS)
+    document["routes"]["delays"]["derive"] = said
+    (tmp_path / "relaybox.yaml").write_text(yaml.safe_dump(document))
+    assert example.route("delays") == load_routes(tmp_path / "relaybox.yaml").route("delays")
+    assert document["exports"]["flights_lake"].keys() == set(EXPORT_KEYS)
+    document["exports"]["flights_lake"] = {"stream": "flights", "store": "hub", "to": "delta", "path": "/srv/lake/flights"}
+    (tmp_path / "relaybox.yaml").write_text(yaml.safe_dump(document))
+    assert example.export("flights_lake") == load_routes(tmp_path / "relaybox.yaml").export("flights_lake")
+
+
+@pytest.mark.parametrize(
+    ("routes", "looping"),
+    [
+        ("flights: {topics: [flights], path: [a, b]}, d: {topics: [d], path: [b, c], derive: flights}", []),
+        (
+            "f: {topics: [f], path: [a, b]}, d: {topics: [d], path: [b, a], derive: f}, e: {topics: [f], path: [a, c], derive: d}",
+            ["d", "e"],
+        ),
+        ("flights: {topics: [flights], path: [b, b]}, d: {topics: [flights], path: [b, c], derive: flights}", ["d"]),
+        (
+            "x: {topics: [x], path: [a, b]}, one: {topics: [t], path: [b, a], derive: x}, two: {topics: [x], path: [a, c], derive: one}",
+            ["one", "two"],
+        ),
+        (
+            "x: {topics: [x], path: [a, b]}, one: {topics: [t], path: [b, a], derive: x}, two: {topics: [u], path: [a, c], derive: one}",
+            [],
+        ),
+        ("s: {topics: [d], path: [a, b]}, d: {topics: [d], path: [b, a], derive: s}", []),
+    ],
+    ids=["chain", "circle", "own topic", "topic of another", "another topic", "same topic, another store"],
+)
+def test_derived_messages_that_come_back_to_their_stream_are_refused(tmp_path: Path, routes: str, looping: list[str]) -> None:
+    """By any way of routes and derivations: each message would make more for ever."""
+    derive = re.sub(r"derive: (\w+)", r"derive: {from: \1, with: 'm:f', version: 1}", routes)
+    text = f"stores: {{a: {{}}, b: {{}}, c: {{}}}}\nroutes: {{{derive}}}\n"
+    if not looping:
+        load(tmp_path, text)
+        return
+    told = problems(tmp_path, text)
+    assert [re.search(r"routes\.(\w+)\.derive\.from: .* expected no loop", one)[1] for one in told] == looping  # type: ignore[index]
+
+
+def test_an_export_that_is_wrong_is_told_with_its_place(tmp_path: Path) -> None:
+    """Each problem in one report: an unknown key, another format, a store that does not deliver the stream, a shared path."""
+    text = (
+        SMALLEST
+        + """\
+exports:
+  one: {stream: flights, store: hub, to: hudi, path: /srv/lake/flights, partition: day}
+  seven: {stream: flights, store: hub, to: delta, path: /srv/lake/a%20b}
+  two: {stream: flights, store: airline, to: delta, path: /srv/lake/flights/two/, partition_by: week}
+  three: {stream: flights, store: hub, to: iceberg, path: /srv/lake/three}
+  four: {stream: flights, store: hub, to: iceberg, table: flights, path: /srv/lake/four}
+  five: {stream: flights, store: hub, to: delta, table: lake.five, path: /srv/lake/five}
+  six: {stream: flights, store: hub, to: iceberg, table: lake.five, path: /srv/lake/six}
+"""
+    )
+    with pytest.raises(ConfigurationError) as refused:
+        load(tmp_path, text)
+    told = str(refused.value)
+    for expected in (
+        'exports.one.to: got "hudi"; expected the format of the table, delta or iceberg.',
+        "exports.one.partition: unknown key. Did you mean partition_by?",
+        'exports.seven.path: got "/srv/lake/a%20b"; expected a path without %',
+        'exports.two.stream: got "flights", which store airline does not deliver; expected a stream that arrives there',
+        'exports.two.partition_by: got "week"; expected none, day or key',
+        "which is, or lies in or around, the path of export one; expected a directory of its own for each table",
+        "exports.three.table: missing; expected what the catalog knows the table as: namespace.name",
+        'exports.four.table: got "flights"; expected a table of the catalog as namespace.name, of A-Z a-z 0-9 _',
+        'exports.five.table: got "lake.five"; expected no such key: only an Iceberg table is in a catalog',
+        'exports.six.table: got "lake.five", the table of export five; expected a table of its own for each export',
+    ):
+        assert expected in told
 
 
 def test_routes_that_detach_in_one_store_use_one_spark(tmp_path: Path) -> None:
@@ -390,7 +466,7 @@ routes:
         '3: stores.Hub: got "Hub"; expected a name of 1 to 30 of a-z 0-9 _ -, the first a letter',
         "4: stores.mirror.pasword: unknown key. Known: bind_senders, bind_subscriptions, bind_topics, connection, durability, durability_reason, pool, require_approval, retention, service, watch",
         '4: stores.mirror.service: got "airline", the service of store airline too; expected one service per database',
-        "5: route: unknown key. Did you mean routes? Known: routes, stores",
+        "5: route: unknown key. Did you mean routes? Known: exports, routes, stores",
         '8: routes.flights.topics[1]: got "flights", which is at [0] too; expected each topic once',
         (
             '9: routes.flights.path[0]: got "airlnie"; expected a store of this file. '

@@ -111,8 +111,13 @@ def cell(value: object) -> str:
 
 
 def shown(context: Context, task_id: str = SHOW_TASK_ID) -> Mapping[str, Any]:
-    """Returns what the task has found, which need not be what was approved: see approved()."""
-    found: Mapping[str, Any] = context["ti"].xcom_pull(task_ids=task_id)
+    """Returns what the task has found, which need not be what was approved: see approved(). Fails for good if there is nothing."""
+    found: Mapping[str, Any] | None = context["ti"].xcom_pull(task_ids=task_id)
+    if found is None:
+        raise AirflowFailException(
+            f"The task {task_id} has no result: it was cleared and found nothing or runs again, or was marked as a success. "
+            "Nothing was done. Trigger a new run."
+        )
     return found
 
 

@@ -15,7 +15,7 @@ from airflow.sdk import Asset, AssetAny, AssetWatcher
 
 from relaybox.airflow.subscription_trigger import SubscriptionTrigger
 from relaybox.airflow.triggers import HopWorkTrigger
-from relaybox.routes import Hop, Routes, Store
+from relaybox.routes import Export, Hop, Route, Routes, Store
 
 LOG_PATIENCE_SECONDS = 2.0
 """How long a hop that reads a log leaves it to the hop before to trigger it, which it does when its task ends, and not while it lingers."""
@@ -45,6 +45,30 @@ def start_assets(routes: Routes, hop: Hop) -> AssetAny:
     return AssetAny(work_asset(hop), log_asset(routes.hop(hop.upstream)) if hop.upstream else outbox_asset(hop))
 
 
+def derive_assets(routes: Routes, route: Route) -> AssetAny:
+    """Whose events start a derivation: those of the logs of its stream, and of its subscription, once the derivation has one."""
+    return _stream_assets(routes, route.path[0], route.require_derivation().stream, route.derive_subscription)
+
+
+def export_assets(routes: Routes, export: Export) -> AssetAny:
+    """Whose events start an export: those of the logs of its stream, and of its subscription, once the export has one."""
+    return _stream_assets(routes, export.store, export.stream, export.subscription)
+
+
+def _stream_assets(routes: Routes, store: Store, stream: str, subscription: str) -> AssetAny:
+    """Looked at as often as the hops that leave the store."""
+    trigger = SubscriptionTrigger(
+        relaybox_conn_id=store.connection,
+        subscription=subscription,
+        poll_seconds=store.watch.interval_seconds,
+        max_poll_seconds=store.watch.max_interval_seconds,
+        backoff=store.watch.backoff,
+        listen=store.watch.listen,
+    )
+    logs = (log_asset(hop) for hop in routes.hops if hop.destination == store and hop.stream == stream)
+    return AssetAny(*logs, _waiting(store.connection, subscription, trigger))
+
+
 def waiting_asset(relaybox_conn_id: str, subscription: str, *, poll_seconds: float = 5.0) -> Asset:
     """For the `schedule` of a DAG author's own DAG: an event says that lanes of the subscription are behind that no worker has.
 
@@ -56,6 +80,10 @@ def waiting_asset(relaybox_conn_id: str, subscription: str, *, poll_seconds: flo
         poll_seconds: the time between two looks; the same for all subscriptions of a store, so that they share one.
     """
     trigger = SubscriptionTrigger(relaybox_conn_id=relaybox_conn_id, subscription=subscription, poll_seconds=poll_seconds)
+    return _waiting(relaybox_conn_id, subscription, trigger)
+
+
+def _waiting(relaybox_conn_id: str, subscription: str, trigger: SubscriptionTrigger) -> Asset:
     return Asset(
         name=f"relaybox/{relaybox_conn_id}/{subscription}/waiting",
         uri=f"x-relaybox://{relaybox_conn_id}/{subscription}/waiting",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from relaybox.routes import Hop, Route, Store
+from relaybox.routes import Export, Hop, Route, Store
 
 TRANSFER_TASK_ID = "transfer"
+DERIVE_TASK_ID = "derive"
+EXPORT_TASK_ID = "export"
 SETTLE_TASK_ID = "settle"
 WATCH_DAG_ID = "relaybox_watch"
 KEEP_ROUTES_TASK_ID = "keep_routes"
@@ -65,6 +67,14 @@ def redrive_dag_id(route: Route) -> str:
 
 def skip_dag_id(route: Route) -> str:
     return f"relaybox_skip__{route.name}"
+
+
+def derive_dag_id(route: Route) -> str:
+    return f"relaybox_derive__{route.name}"
+
+
+def export_dag_id(export: Export) -> str:
+    return f"relaybox_export__{export.name}"
 
 
 def retain_task_id(store: Store) -> str:

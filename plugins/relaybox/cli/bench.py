@@ -61,6 +61,28 @@ def bench_order(
     run_bench_order(messages=messages, rounds=rounds, json_path=json_path, runner=runner)
 
 
+@commands.command("spark")
+def bench_spark(
+    messages: Annotated[
+        int, typer.Option("--messages", min=1, help="Number of messages that each contestant reads or moves in each round.")
+    ] = 1_000_000,
+    rounds: Rounds = 3,
+    json_path: JsonPath = None,
+) -> None:
+    """Compare DataFrames that read a stream and write into an outbox with Spark's JDBC, and with a hop.
+
+    Needs the JDBC driver of Postgres, such as Debian's package libpostgresql-jdbc-java.
+
+    \b
+    Examples:
+      relaybox bench spark --json spark.json
+      relaybox bench spark --messages 200000 --rounds 1
+    """
+    from relaybox.local.bench.frames import run_bench_spark
+
+    run_bench_spark(messages=messages, rounds=rounds, json_path=json_path)
+
+
 @commands.command("consume")
 def bench_consume(
     messages: Annotated[

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from relaybox.amounts import amount
 from relaybox.cli.exits import ExitCode
 from relaybox.cli.options import AsJson, answer
 from relaybox.cli.printable import print_text
@@ -147,8 +148,8 @@ def replay(
         return
     print_text(
         f"{begun.replayed_as}: stream positions {begun.first_stream_position} to {begun.last_stream_position}, "
-        f"{begun.message_count:,} messages, "
-        f"{begun.byte_count:,} bytes, about {begun.estimated_seconds:.1f} s"
+        f"{amount(begun.message_count, 'message')}, "
+        f"{amount(begun.byte_count, 'byte')}, about {begun.estimated_seconds:.1f} s"
     )
     if begun.dry_run:
         print_text('Nothing was changed. To do it, add: --reason "..."')
@@ -167,7 +168,8 @@ def _tell_unread(subscription: str, printed: int, unread: Sequence[UnreadLane]) 
             )
         print_text(f"{said} (stream positions behind: {lane.stream_positions})", stderr=True)
     print_text(
-        f"{printed} messages were printed; {len(unread)} lanes have more. Run the command again later, or with --follow.",
+        f"{amount(printed, 'message was printed', 'messages were printed')}; "
+        f"{amount(len(unread), 'lane has more', 'lanes have more')}. Run the command again later, or with --follow.",
         stderr=True,
     )
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from relaybox.amounts import amount
 from relaybox.cli.exits import CommandGroup
 from relaybox.cli.options import AsJson, answer
 from relaybox.cli.printable import print_text
@@ -116,7 +117,7 @@ def redrive(
         store_of(context.obj.load_routes(), subscription, store), subscription, reason=reason, dead_letter_id=dead_letter_id
     )
     answer(
-        f"{subscription}: {count} dead letters redriven",
+        f"{subscription}: {amount(count, 'dead letter')} redriven",
         RedrivenDocument(subscription=subscription, redriven=count),
         as_json=as_json,
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from relaybox.amounts import amount
 from relaybox.cli.exits import Failures, Settings, end
 from relaybox.cli.options import AsJson
 from relaybox.cli.printable import print_text
@@ -118,4 +119,4 @@ def _said(done: SkipResult, sender: str) -> str:
         return f"nothing skipped; {done.why_not}"
     first, last = done.gap.first_index, done.gap.last_index
     what = f"index {first}" if first == last else f"indexes {first} to {last}"
-    return f"{what} of {sender}, epoch {done.epoch}, skipped; {done.released:,} messages released"
+    return f"{what} of {sender}, epoch {done.epoch}, skipped; {amount(done.released, 'message')} released"

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import typer
 
+from relaybox.amounts import amount
 from relaybox.cli.exits import ExitCode, Settings, exit_code, tell, warn_unanswered, worst
 from relaybox.cli.options import AsJson
 from relaybox.cli.printable import print_text
@@ -50,15 +51,16 @@ def _tell_problems(status: Status, *, debug: bool) -> ExitCode:
         tell(error, debug=debug)
     for topic in status.unrouted:
         print_text(
-            f"warning: store {topic.store}: {topic.message_count} messages of topic {topic.topic}, which no hop reads, "
+            f"warning: store {topic.store}: {amount(topic.message_count, 'message')} of topic {topic.topic}, which no hop reads, "
             f"the oldest from {topic.first_sent_at:%Y-%m-%d %H:%M:%S}. {topic.next_step}",
             stderr=True,
         )
     for hop in status.orphaned_hops:
         print_text(
-            f"warning: hop {hop.hop} is in no route of relaybox.yaml: {hop.store} keeps {hop.waiting_count} messages that no batch has and "
-            f"{hop.unsettled_count} that are not settled. To move them, bring the route back and run: relaybox init. "
-            f"To give them up: relaybox retire {hop.hop}",
+            f"warning: hop {hop.hop} is in no route of relaybox.yaml: {hop.store} keeps "
+            f"{amount(hop.waiting_count, 'message')} that no batch has and "
+            f"{amount(hop.unsettled_count, 'that is not settled', 'that are not settled')}. To move them, bring the route back and "
+            f"run: relaybox init. To give them up: relaybox retire {hop.hop}",
             stderr=True,
         )
     waiting = [*status.unrouted, *status.orphaned_hops]

@@ -48,6 +48,38 @@ def spark_comparison(name: str) -> Iterator[ComparisonRunner]:
 
 
 @contextmanager
+def spark_derivation(name: str) -> Iterator[TaskSession]:
+    """A session for a derivation: on this machine, on the master of SPARK_CONF_DIR, or on the server of SPARK_REMOTE.
+
+    Raises:
+        ConfigurationError: Spark or Java is not installed.
+    """
+    with _installed("relaybox derive runs with Spark", "or let Airflow run it"):
+        import relaybox.spark.derivations.deriving  # noqa: F401
+    with _session(name) as session:
+        yield session
+
+
+def require_lake() -> None:
+    """Raises ConfigurationError unless Spark is installed; open_table() finds out whether the library of the format is."""
+    with _installed(
+        "an export writes tables of a lake with Spark, deltalake or pyiceberg", "or let Airflow run it", extras="spark,lake"
+    ):
+        import relaybox.spark.lake.exporting  # noqa: F401
+
+
+@contextmanager
+def spark_lake(name: str) -> Iterator[TaskSession]:
+    """A session for an export: on this machine, on the master of SPARK_CONF_DIR, or on the server of SPARK_REMOTE.
+
+    Raises:
+        ConfigurationError: Java is not installed.
+    """
+    with _session(name) as session:
+        yield session
+
+
+@contextmanager
 def _session(name: str) -> Iterator[TaskSession]:
     """On the server of SPARK_REMOTE, which is Spark's own variable for it, else a Spark of this command's."""
     if address := os.environ.get("SPARK_REMOTE"):
@@ -64,12 +96,13 @@ def _session(name: str) -> Iterator[TaskSession]:
 
 
 @contextmanager
-def _installed(what_for: str, instead: str) -> Iterator[None]:
+def _installed(what_for: str, instead: str, *, extras: str = "spark") -> Iterator[None]:
     try:
         yield
     except ImportError as error:
         raise errors.ConfigurationError(
-            f"{what_for}, but Spark is not installed: {error}.", next_step=f"Install relaybox[spark], {instead}."
+            f"{what_for}, but {'Spark is' if extras == 'spark' else 'they are'} not installed: {error}.",
+            next_step=f"Install relaybox[{extras}], {instead}.",
         ) from error
 
 

@@ -38,6 +38,31 @@ class AwaitedIndexes(Document):
     last_index: int
 
 
+class CauseDocument(Document):
+    """Messages of a stream of the origin, both ends included, of which an attempt of the derivation made this one."""
+
+    stream: str
+    first_stream_position: int
+    last_stream_position: int
+    message_id: UUID | None
+    """Of its single cause; null: it has none, or that is no longer kept."""
+    version: int
+    attempt: int
+
+
+class DerivedMessages(Document):
+    """What an attempt of a derivation made of this message and of others."""
+
+    route: str
+    version: int
+    attempt: int
+    derived_at: Time
+    derived_count: int
+    """Messages that the attempt sent, of all its causes."""
+    message_ids: list[UUID]
+    """Of those that this message alone caused, as far as the outbox has them; at most 20."""
+
+
 class StreamDelivery(Document):
     """A message in the stream of the store where a hop arrives."""
 
@@ -52,6 +77,8 @@ class StreamDelivery(Document):
     """Why it was set aside, or why its sender stalled."""
     decided_at: Time | None
     waits_for: list[AwaitedIndexes]
+    derived: list[DerivedMessages]
+    """What derivations of this store made of it."""
 
 
 class HopTraceDocument(Document):
@@ -89,6 +116,8 @@ class TraceDocument(Document):
 
     route: str
     sent: SentMessage
+    derived_from: CauseDocument | None
+    """Null: an application sent it."""
     hops: list[HopTraceDocument]
 
 

@@ -6,7 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from relaybox.monitoring.message_trace import DeliveryState, DeliveryTrace, HopStage, HopTrace, Trace
+from relaybox.amounts import amount
+from relaybox.monitoring.message_trace import (
+    CauseTrace,
+    DeliveryState,
+    DeliveryTrace,
+    DerivedTrace,
+    HopStage,
+    HopTrace,
+    Trace,
+)
 
 _STAGES = {
     HopStage.UNROUTED: "unrouted: the route does not carry its topic",
@@ -50,6 +59,8 @@ def moments(trace: Trace) -> list[TimelineEntry]:
 def _sent(trace: Trace) -> Iterator[TimelineEntry]:
     sent = trace.sent
     yield TimelineEntry(sent.sent_at, sent.store, f"sent: outbox seq {sent.seq:,}, transaction {sent.transaction:,}")
+    if trace.derived_from is not None:
+        yield TimelineEntry(sent.sent_at, sent.store, _derived_from(trace.derived_from))
     if sent.committed_at is not None:
         yield TimelineEntry(sent.committed_at, sent.store, "committed")
 
@@ -72,12 +83,33 @@ def _on_hop(hop: HopTrace) -> Iterator[TimelineEntry]:
     if hop.delivered is not None:
         is_lost = hop.delivered.delivery_state is DeliveryState.LOST
         yield TimelineEntry(hop.delivered.decided_at, destination, f"{name}: {_decided(hop.delivered)}", is_wrong=is_lost)
+        yield from (TimelineEntry(one.derived_at, destination, _derived(one)) for one in hop.delivered.derived)
     if hop.stage is HopStage.MISSING:
         there = "no message" if hop.found_instead is None else f"message {hop.found_instead}"
         compare = f"Compare the stores. Run: relaybox verify {name.split('/')[0]}"
         yield TimelineEntry(None, destination, f"{name}: {there} is at position {hop.log_position:,}. {compare}", is_wrong=True)
     elif hop.stage in _STAGES:
         yield TimelineEntry(None, destination, f"{name}: {_STAGES[hop.stage]}")
+
+
+def _derived_from(cause: CauseTrace) -> str:
+    """What a message was made of."""
+    is_one = cause.first_stream_position == cause.last_stream_position
+    positions = _indexes(cause.first_stream_position, cause.last_stream_position)
+    message = f", message {cause.message_id}" if cause.message_id is not None else ""
+    return (
+        f"derived from stream position{'' if is_one else 's'} {positions} of stream {cause.stream}{message}, "
+        f"by version {cause.version}, attempt {cause.attempt}"
+    )
+
+
+def _derived(derived: DerivedTrace) -> str:
+    """What was made of a message."""
+    messages = f": {', '.join(map(str, derived.message_ids))}" if derived.message_ids else ", none of them of this message alone"
+    return (
+        f"derived from by route {derived.route}, version {derived.version}, attempt {derived.attempt}, which sent "
+        f"{amount(derived.derived_count, 'message')}{messages}"
+    )
 
 
 def _decided(delivered: DeliveryTrace) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from relaybox import errors
-from relaybox.monitoring.trace_rows import DeliveryRow, HopArrival, HopReading, OutboxBegin, SentRow
+from relaybox.monitoring.trace_rows import CauseRow, DeliveryRow, DerivedRow, HopArrival, HopReading, OutboxBegin, SentRow
 from relaybox.stores.schema import opened_store
 
 if TYPE_CHECKING:
@@ -80,6 +80,39 @@ class MissingIndexes:
 
 
 @dataclass(frozen=True)
+class CauseTrace:
+    """Messages of a stream of the origin, both ends included, of which an attempt of the derivation made this one.
+
+    Attributes:
+        message_id: of its single cause, if it has one and that is still kept.
+    """
+
+    stream: str
+    first_stream_position: int
+    last_stream_position: int
+    message_id: UUID | None
+    version: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class DerivedTrace:
+    """What an attempt of a derivation made of this message and of others.
+
+    Attributes:
+        derived_count: messages that the attempt sent, of all its causes.
+        message_ids: of those that this message alone caused, as far as the outbox has them; at most 20.
+    """
+
+    route: str
+    version: int
+    attempt: int
+    derived_at: datetime
+    derived_count: int
+    message_ids: tuple[UUID, ...]
+
+
+@dataclass(frozen=True)
 class DeliveryTrace:
     """A message in the stream of the store where a hop arrives.
 
@@ -89,6 +122,7 @@ class DeliveryTrace:
         reason: of being set aside, or of its sender's stalling.
         decided_at: None while nothing is decided.
         waits_for: of a held message.
+        derived: what derivations of this store made of it.
     """
 
     stream: str
@@ -99,6 +133,7 @@ class DeliveryTrace:
     reason: str | None
     decided_at: datetime | None
     waits_for: tuple[MissingIndexes, ...]
+    derived: tuple[DerivedTrace, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,12 +169,16 @@ class HopTrace:
 
 @dataclass(frozen=True)
 class Trace:
-    """One message on one route. A producer that gave an id to two messages gets two traces."""
+    """One message on one route. A producer that gave an id to two messages gets two traces.
+
+    `derived_from` is None if an application sent it.
+    """
 
     message_id: UUID
     route: str
     sent: SentTrace
     hops: tuple[HopTrace, ...]
+    derived_from: CauseTrace | None = None
 
 
 def trace_message(
@@ -169,7 +208,14 @@ def trace_message(
         if not carried:
             raise _unknown(stores, message_id, routes)
         return tuple(
-            Trace(message_id, route.name, sent, tuple(_follow(stores, route, sent, message_id))) for route, sent in carried
+            Trace(
+                message_id,
+                route.name,
+                sent,
+                hops=tuple(_follow(stores, route, sent, message_id)),
+                derived_from=_trace_cause(stores, route.path[0], sent),
+            )
+            for route, sent in carried
         )
 
 
@@ -319,7 +365,24 @@ def _trace_delivery(stores: _Stores, hop: Hop, log_position: int) -> DeliveryTra
         return None
     row = rows[0]
     awaited = tuple(MissingIndexes(**one) for one in row.waits_for or ())
-    return DeliveryTrace(**{**row._asdict(), "delivery_state": DeliveryState(row.delivery_state), "waits_for": awaited})
+    derived = () if row.stream_position is None else _trace_derived(stores, hop.destination, row.stream, row.stream_position)
+    state = DeliveryState(row.delivery_state)
+    return DeliveryTrace(**{**row._asdict(), "delivery_state": state, "waits_for": awaited, "derived": derived})
+
+
+def _trace_cause(stores: _Stores, store: Store, sent: SentTrace) -> CauseTrace | None:
+    activity = "asking what a message was derived from"
+    rows = stores.rows(CauseRow, store, activity, "select * from relaybox_internal.trace_cause(%s)", sent.seq)
+    for row in rows:
+        return CauseTrace(**{**row._asdict(), "message_id": None if row.message_id is None else UUID(str(row.message_id))})
+    return None
+
+
+def _trace_derived(stores: _Stores, store: Store, stream: str, stream_position: int) -> tuple[DerivedTrace, ...]:
+    activity = "asking what was derived from a message"
+    query = "select * from relaybox_internal.trace_derived(%s, %s)"
+    rows = stores.rows(DerivedRow, store, activity, query, stream, stream_position)
+    return tuple(DerivedTrace(**{**row._asdict(), "message_ids": tuple(map(UUID, row.message_ids))}) for row in rows)
 
 
 def _stage(reading: HopReading, arrival: HopArrival, *, found: bool) -> HopStage:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from relaybox import errors
+from relaybox.amounts import amount
 from relaybox.monitoring.finding import Finding, Severity
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def find_unrouted(status: Status) -> Iterator[Finding]:
 def find_detached(logs: Iterable[DetachedLog]) -> Iterator[Finding]:
     """Messages of logs that are in files."""
     for log in logs:
-        segments = "1 segment" if log.segment_count == 1 else f"{log.segment_count:,} segments"
+        segments = amount(log.segment_count, "segment")
         yield Finding(
             kind="messages_detached",
             severity=Severity.NOTE,

@@ -73,3 +73,25 @@ class DeliveryRow(NamedTuple):
     reason: str | None
     decided_at: datetime | None
     waits_for: list[AwaitedFields] | None
+
+
+class CauseRow(NamedTuple):
+    """What a message was derived from, as trace_cause.sql gives it."""
+
+    stream: str
+    first_stream_position: int
+    last_stream_position: int
+    message_id: str | None
+    version: int
+    attempt: int
+
+
+class DerivedRow(NamedTuple):
+    """What was derived from a message, as trace_derived.sql gives it."""
+
+    route: str
+    version: int
+    attempt: int
+    derived_at: datetime
+    derived_count: int
+    message_ids: list[str]

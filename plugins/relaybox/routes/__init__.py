@@ -100,6 +100,38 @@ outbox is never detached: a hop that stops has an alert.
 | `deploy_mode` | `client` | `client`, or `cluster` on YARN or Kubernetes; for connections of type Spark |
 | `queue` | that of the connection | the queue of YARN; for connections of type Spark |
 
+**`routes.<route>.derive`**, for a route whose messages are derived from those of a stream: see docs/deriving.md
+
+| key | default | rule |
+|---|---|---|
+| `from` | | a stream that the first store of the path delivers |
+| `with` | | `package.module:function`: takes and returns a DataFrame; this or `sql` |
+| `sql` | | a query of Spark SQL over a table with the name of the stream; this or `with` |
+| `version` | | 1 to 1000000: of what is derived; a higher one begins anew, a lower one is refused |
+| `start` | after the version before, else `"earliest"` | `"earliest"`, `"latest"`, a stream position or a time |
+| `sender` | the route's name | the sender of the derived messages |
+| `batch_rows` | 100000 | 1 to 10000000: messages that the function gets at once, at most |
+| `dead_letter_limit` | 100 | from 1: so many dead letters one after the other end a run: the function is wrong, not the messages |
+| `row_errors` | `stop` | `stop`, or `dead_letter`: a message for which the function fails alone is set aside |
+| `changed_source` | `refuse` | `refuse` or `warn`: the module or the SQL is another one, and the version is the same |
+
+**`exports.<export>`**, for a stream that is written into a table of a lake: see docs/lake.md
+
+| key | default | rule |
+|---|---|---|
+| `stream` | | a stream that the store delivers |
+| `store` | | the store where it is read |
+| `to` | | the format of the table: `delta` or `iceberg` |
+| `table` | null | what the catalog of Iceberg knows the table as: `namespace.name`; with `to: iceberg` alone, which needs it |
+| `path` | | the directory or URI of the table; it belongs to this export alone |
+| `partition_by` | `none` | `none`; `day`: of `sent_at`, in UTC; `key`: a batch has at most 1000 keys per file range |
+| `start` | `earliest` | where a new export begins: `"earliest"`, `"latest"`, a stream position or a time |
+| `batch_messages` | 1000000 | 1 to 100000000: messages of one commit, at most |
+| `file_messages` | 250000 | 1 to 10000000: messages that one Spark task writes, at most |
+| `owner` | `relaybox` | the owner of the DAG |
+
+`retries` and `spark` of an export are as those of a route.
+
 One task detaches the logs of a store. So the routes that let it detach there have the same `spark`.
 
 **Local hops.** Only the first store of a path may be in it twice: `[hub, hub]`,
@@ -134,6 +166,20 @@ Two routes may share stores, hops and topics, because each hop has its own log. 
 """
 
 from relaybox.routes.loading import load_routes, parse_routes
-from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, Spark, Store, Watch
+from relaybox.routes.model import Derivation, Export, Hop, Limits, Retention, Retries, Route, Routes, Spark, Store, Watch
 
-__all__ = ["Hop", "Limits", "Retention", "Retries", "Route", "Routes", "Spark", "Store", "Watch", "load_routes", "parse_routes"]
+__all__ = [
+    "Derivation",
+    "Export",
+    "Hop",
+    "Limits",
+    "Retention",
+    "Retries",
+    "Route",
+    "Routes",
+    "Spark",
+    "Store",
+    "Watch",
+    "load_routes",
+    "parse_routes",
+]

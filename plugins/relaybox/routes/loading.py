@@ -7,8 +7,32 @@ from itertools import pairwise
 from pathlib import Path
 
 from relaybox.routes.file import parse_route_file, read_text
-from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, RouteSettings, Spark, Store, Watch
-from relaybox.routes.rules import FileRules, RetentionRules, RouteRules, StoreRules, WatchRules, check_rules
+from relaybox.routes.model import (
+    Derivation,
+    Export,
+    Hop,
+    Limits,
+    Retention,
+    Retries,
+    Route,
+    Routes,
+    RouteSettings,
+    Spark,
+    Store,
+    Watch,
+)
+from relaybox.routes.rules import (
+    DeriveRules,
+    ExportRules,
+    FileRules,
+    RetentionRules,
+    RetriesRules,
+    RouteRules,
+    SparkRules,
+    StoreRules,
+    WatchRules,
+    check_rules,
+)
 
 
 def load_routes(path: str | Path | None = None) -> Routes:
@@ -32,7 +56,26 @@ def parse_routes(text: str, path: Path) -> Routes:
 def _routes(rules: FileRules, path: Path, text: str) -> Routes:
     stores = {name: _store(name, store) for name, store in rules.stores.items()}
     routes = {name: _route(name, route, stores) for name, route in rules.routes.items()}
-    return Routes(stores, routes, path, text)
+    exports = {name: _export(name, export, stores) for name, export in rules.exports.items()}
+    return Routes(stores, routes, path, text, exports)
+
+
+def _export(name: str, rules: ExportRules, stores: Mapping[str, Store]) -> Export:
+    return Export(
+        name=name,
+        stream=rules.stream,
+        store=stores[rules.store],
+        format=rules.to,
+        table=rules.table,
+        path=rules.path.rstrip("/"),
+        partition_by=rules.partition_by,
+        start=rules.start,
+        batch_messages=rules.batch_messages,
+        file_messages=rules.file_messages,
+        owner=rules.owner,
+        retries=_retries(rules.retries),
+        spark=_spark(rules.spark),
+    )
 
 
 def _store(name: str, rules: StoreRules) -> Store:
@@ -70,8 +113,24 @@ def _retention(rules: RetentionRules, otherwise: Retention) -> Retention:
 def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
     settings = _settings(name, rules)
     path, processed_by = tuple(stores[store] for store in rules.path), tuple(rules.processed_by)
-    route = Route(**vars(settings), name=name, path=path, processed_by=processed_by, hops=())
+    derivation = None if rules.derive is None else _derivation(name, rules.derive)
+    route = Route(**vars(settings), name=name, path=path, processed_by=processed_by, hops=(), derivation=derivation)
     return replace(route, hops=_hops(route, settings, rules.retention))
+
+
+def _derivation(route: str, rules: DeriveRules) -> Derivation:
+    return Derivation(
+        stream=rules.stream,
+        function=rules.function,
+        sql=rules.sql,
+        version=rules.version,
+        start=rules.start,
+        sender=rules.sender or route,
+        batch_rows=rules.batch_rows,
+        row_errors=rules.row_errors,
+        dead_letter_limit=rules.dead_letter_limit,
+        changed_source=rules.changed_source,
+    )
 
 
 def _settings(name: str, rules: RouteRules) -> RouteSettings:
@@ -86,8 +145,8 @@ def _settings(name: str, rules: RouteRules) -> RouteSettings:
         stream=rules.stream or name,
         message_id_window=rules.message_id_window,
         limits=_limits(rules),
-        retries=_retries(rules),
-        spark=Spark(rules.spark.conn_id, dict(rules.spark.conf), rules.spark.deploy_mode, rules.spark.queue),
+        retries=_retries(rules.retries),
+        spark=_spark(rules.spark),
     )
 
 
@@ -106,8 +165,11 @@ def _limits(rules: RouteRules) -> Limits:
     )
 
 
-def _retries(rules: RouteRules) -> Retries:
-    retries = rules.retries
+def _spark(spark: SparkRules) -> Spark:
+    return Spark(spark.conn_id, dict(spark.conf), spark.deploy_mode, spark.queue)
+
+
+def _retries(retries: RetriesRules) -> Retries:
     return Retries(
         attempts=retries.attempts,
         delay_seconds=retries.delay_seconds,

@@ -108,6 +108,75 @@ class Spark:
 
 
 @dataclass(frozen=True)
+class Derivation:
+    """How the messages of a route are made from those of a stream, at the first store of its path.
+
+    Attributes:
+        stream: whose messages it gets.
+        function: package.module:function, which takes and returns a DataFrame; None: `sql` does it.
+        sql: a query of Spark SQL over a table with the name of the stream; None: `function` does it.
+        version: of what is derived. A higher one begins anew.
+        start: where this version begins: earliest, latest, a stream position or a time; None: after what the one before has done.
+        sender: of the messages that it makes.
+        batch_rows: messages that the function gets at once, at most.
+        row_errors: stop, or dead_letter: a message for which the function fails alone is set aside.
+        dead_letter_limit: dead letters one after the other that end a run.
+        changed_source: refuse, or warn, when the text of the source differs under the same version.
+    """
+
+    stream: str
+    function: str | None
+    sql: str | None
+    version: int
+    start: str | None
+    sender: str
+    batch_rows: int
+    row_errors: str
+    dead_letter_limit: int
+    changed_source: str
+
+
+@dataclass(frozen=True)
+class Export:
+    """A stream of a store that is written into a table of a lake.
+
+    Attributes:
+        name: of the export; it names its subscription, its DAG and its transactions in the table.
+        stream: whose messages are written.
+        store: that delivers them.
+        format: of the table: delta or iceberg.
+        table: what the catalog of Iceberg knows it as, namespace.name; None for other formats.
+        path: of the table, without a slash at its end: a directory or a URI that the driver and each executor of Spark read and write.
+        partition_by: none, day (of sent_at, in UTC), or key.
+        start: where a new export begins: earliest, latest, a stream position or a time.
+        batch_messages: messages of one commit, at most.
+        file_messages: messages that one Spark task writes, at most: into one file, or one for each value that partitions.
+        owner: of the DAG.
+        retries: of the task.
+        spark: where Spark works for it.
+    """
+
+    name: str
+    stream: str
+    store: Store
+    format: str
+    table: str | None
+    path: str
+    partition_by: str
+    start: str
+    batch_messages: int
+    file_messages: int
+    owner: str
+    retries: Retries
+    spark: Spark
+
+    @property
+    def subscription(self) -> str:
+        """What the store knows the export as: retention keeps what it has not acknowledged."""
+        return f"export.{self.name}"
+
+
+@dataclass(frozen=True)
 class RouteSettings:
     """What a route says about moving its messages. Each of its hops has the same settings.
 
@@ -159,12 +228,27 @@ class Hop(RouteSettings):
 
 @dataclass(frozen=True)
 class Route(RouteSettings):
-    """A named path of stores for some topics, with its settings and its hops in order."""
+    """A named path of stores for some topics, with its settings and its hops in order. `derivation`: what sends its messages."""
 
     name: str
     path: tuple[Store, ...]
     processed_by: tuple[str, ...]
     hops: tuple[Hop, ...]
+    derivation: Derivation | None = None
+
+    @property
+    def derive_subscription(self) -> str:
+        """What the derivation reads its stream as; the store's function begin_derivation() names it so."""
+        return f"derive.{self.name}.v{self.require_derivation().version}"
+
+    def require_derivation(self) -> Derivation:
+        """What sends the messages of the route; a ConfigurationError if applications send them."""
+        if self.derivation is None:
+            raise ConfigurationError(
+                f"relaybox.yaml: route {self.name} has no section derive: applications send its messages.",
+                next_step="Name a route with derive, or write the section: see docs/deriving.md",
+            )
+        return self.derivation
 
 
 @dataclass(frozen=True)
@@ -175,6 +259,7 @@ class Routes:
     routes: Mapping[str, Route]
     path: Path
     text: str = field(repr=False, compare=False)
+    exports: Mapping[str, Export] = field(default_factory=dict)
 
     @property
     def hops(self) -> tuple[Hop, ...]:
@@ -204,6 +289,10 @@ class Routes:
         """The hop of that name, as in `flights/1`; a ConfigurationError that names the nearest one if there is none."""
         hops = {hop.name: hop for hop in self.hops}
         return hops[self._known("hop", name, hops)]
+
+    def export(self, name: str) -> Export:
+        """The export of that name; a ConfigurationError that names the nearest one if there is none."""
+        return self.exports[self._known("export", name, self.exports)]
 
     def _known(self, kind: str, name: str, known: Collection[str]) -> str:
         if name not in known:

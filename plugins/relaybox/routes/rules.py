@@ -18,9 +18,26 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from relaybox.errors import ConfigurationError
+from relaybox.routes.derive_rules import (
+    CHANGED_SOURCES,
+    DEAD_LETTER_LIMIT,
+    DERIVE_BATCH_ROWS,
+    DERIVE_KEYS,
+    ROW_ERRORS,
+    derive_contradictions,
+)
+from relaybox.routes.export_rules import (
+    BATCH_MESSAGES,
+    EXPORT_KEYS,
+    FILE_MESSAGES,
+    PARTITIONINGS,
+    broken_format,
+    export_contradictions,
+)
 from relaybox.routes.file import SMALLEST_FILE, RouteFile
 from relaybox.routes.problems import Location, Problem, report, show, show_name, suggest
 from relaybox.routes.spark_rules import (
@@ -87,6 +104,19 @@ def _section(keys: str) -> BeforeValidator:
         if isinstance(value, dict):
             return value
         raise _broken(f"a section with the keys {keys}")
+
+    return BeforeValidator(check)
+
+
+def _entries_or_none(what: str) -> BeforeValidator:
+    """A mapping of names; a key with nothing behind it has none."""
+
+    def check(value: object) -> object:
+        if value is None:
+            return {}
+        if isinstance(value, dict):
+            return value
+        raise _broken(f"a section with {what}")
 
     return BeforeValidator(check)
 
@@ -168,6 +198,23 @@ DeployMode = Annotated[str, _named_one_of(DEPLOY_MODES)]
 Queue = Annotated[str, _text(r"[A-Za-z0-9_.-]{1,200}", "a queue of YARN, 1 to 200 of A-Z a-z 0-9 _ . -")]
 SettingName = Annotated[str, _by(broken_setting_name)]
 SettingValue = Annotated[str, _by(broken_setting_value)]
+
+
+Function = Annotated[
+    str, _text(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", "a function as package.module:function, of A-Z a-z 0-9 _")
+]
+Sql = Annotated[str, _text(r"(?s)[^\x00]{1,20000}", "a query of Spark SQL of at most 20000 characters")]
+Sender = Annotated[str, _text(r"[A-Za-z0-9_.:-]{1,48}", "a sender of 1 to 48 of A-Z a-z 0-9 _ . : -")]
+Start = Annotated[
+    str, _text(rf"[^\s{_CONTROLS}][^{_CONTROLS}]{{0,99}}", "a text in quotes: earliest, latest, a stream position or a time")
+]
+RowErrors = Annotated[str, _named_one_of(ROW_ERRORS)]
+ChangedSource = Annotated[str, _named_one_of(CHANGED_SOURCES)]
+Format = Annotated[str, _by(broken_format)]
+CatalogTable = Annotated[
+    str, _text(r"[A-Za-z0-9_]{1,100}(\.[A-Za-z0-9_]{1,100}){1,9}", "a table of the catalog as namespace.name, of A-Z a-z 0-9 _")
+]
+PartitionBy = Annotated[str, _named_one_of(PARTITIONINGS)]
 
 
 class _Rules(BaseModel):
@@ -252,6 +299,19 @@ class SparkRules(_Rules):
     queue: Queue | None = None
 
 
+class DeriveRules(_Rules):
+    stream: Name = Field(alias="from", description="the name of a stream")
+    function: Function | None = Field(default=None, alias="with")
+    sql: Sql | None = None
+    version: int = Field(ge=1, le=1_000_000, description="a whole number from 1 to 1000000")
+    start: Start | None = None
+    sender: Sender | None = None
+    batch_rows: int = _whole_number(DERIVE_BATCH_ROWS, 1, 10_000_000)
+    row_errors: RowErrors = "stop"
+    dead_letter_limit: int = _whole_number(DEAD_LETTER_LIMIT, 1, 1_000_000_000)
+    changed_source: ChangedSource = "refuse"
+
+
 class RouteRules(_Rules):
     topics: list[Topic] = Field(min_length=1, description="a list of one or more topics")
     path: list[StoreInPath] = Field(description="a list of two or more stores")
@@ -268,29 +328,49 @@ class RouteRules(_Rules):
     retries: Annotated[RetriesRules, _section(", ".join(RetriesRules.model_fields))] = RetriesRules()
     retention: Annotated[RetentionRules, _section(", ".join(RetentionRules.model_fields))] = RetentionRules()
     spark: Annotated[SparkRules, _section(", ".join(SparkRules.model_fields))] = SparkRules()
+    derive: Annotated[DeriveRules, _section(", ".join(DERIVE_KEYS))] | None = None
+
+
+class ExportRules(_Rules):
+    stream: Name = Field(description="the name of a stream")
+    store: StoreInPath = Field(description="the name of a store")
+    to: Format = Field(description="delta or iceberg")
+    table: CatalogTable | None = None
+    path: Directory = Field(
+        description="an absolute path, or a URI such as s3a://bucket/path; no blanks, no control characters, no user"
+    )
+    partition_by: PartitionBy = "none"
+    start: Start = "earliest"
+    batch_messages: int = _whole_number(BATCH_MESSAGES, 1, 100_000_000)
+    file_messages: int = _whole_number(FILE_MESSAGES, 1, 10_000_000)
+    owner: Owner = "relaybox"
+    retries: Annotated[RetriesRules, _section(", ".join(RetriesRules.model_fields))] = RetriesRules()
+    spark: Annotated[SparkRules, _section(", ".join(SparkRules.model_fields))] = SparkRules()
 
 
 _Store = Annotated[StoreRules, _section(", ".join(StoreRules.model_fields))]
 _Route = Annotated[RouteRules, _section(", ".join(RouteRules.model_fields))]
+_Export = Annotated[ExportRules, _section(", ".join(EXPORT_KEYS))]
 
 
 class FileRules(_Rules):
     stores: dict[Name, _Store] = Field(min_length=1, description="a section with one entry per store")
     routes: dict[Name, _Route] = Field(min_length=1, description="a section with one entry per route")
+    exports: Annotated[dict[Name, _Export], _entries_or_none("one entry per export")] = {}
 
 
 def _problem(error: ErrorDetails) -> Problem:
     """pydantic's finding in our words; the value of an unknown key is not shown, since it may be a secret."""
     location = error["loc"]
     if error["type"] == "extra_forbidden":
-        known = _rules_of(location[:-1]).model_fields
+        known = _fields_of(location[:-1])
         return Problem(location, "unknown key", unknown=str(location[-1]), known=known)
     if error["type"] == "rule":
         return Problem(_without_key_mark(location), f"got {show(error['input'])}; expected {error['msg']}")
     if not location:
         found = "empty" if error["input"] is None else f"got {show(error['input'])}"
         return Problem((), f"{found}; expected the sections stores and routes. {SMALLEST_FILE}")
-    rule = _rules_of(location[:-1]).model_fields[str(location[-1])].description
+    rule = _fields_of(location[:-1])[str(location[-1])].description
     found = "missing" if error["type"] == "missing" else f"got {show(error['input'])}"
     return Problem(location, f"{found}; expected {rule}")
 
@@ -298,6 +378,11 @@ def _problem(error: ErrorDetails) -> Problem:
 def _without_key_mark(location: Location) -> Location:
     """pydantic writes ("stores", "Hub", "[key]") where the key itself of a mapping is wrong."""
     return location[:-1] if location[-1:] == ("[key]",) else location
+
+
+def _fields_of(section: Location) -> dict[str, FieldInfo]:
+    """The rules of a section's keys, by the names that they have in the file."""
+    return {field.alias or name: field for name, field in _rules_of(section).model_fields.items()}
 
 
 def _rules_of(section: Location) -> type[_Rules]:
@@ -308,6 +393,8 @@ def _rules_of(section: Location) -> type[_Rules]:
             return StoreRules
         case ("routes", _):
             return RouteRules
+        case ("exports", _):
+            return ExportRules
         case _:
             return _SECTIONS[str(section[-1])]
 
@@ -318,6 +405,7 @@ _SECTIONS: dict[str, type[_Rules]] = {
     "retention": RetentionRules,
     "watch": WatchRules,
     "spark": SparkRules,
+    "derive": DeriveRules,
 }
 
 
@@ -338,6 +426,8 @@ def _contradictions(document: object) -> Iterator[Problem]:
     yield from stream_contradictions(routes)
     yield from watch_contradictions(stores, routes)
     yield from spark_contradictions(stores, routes)
+    yield from derive_contradictions(routes)
+    yield from export_contradictions(stores, routes, _entries(document, "exports"))
     yield from _durability_contradictions(stores)
 
 

@@ -8,5 +8,5 @@ from relaybox.packaged_folders import packaged_folder
 
 
 def application_file(name: str) -> Path:
-    """`transfer.py`, `verify.py` or `detach.py`."""
+    """`transfer.py`, `verify.py`, `detach.py`, `derive.py` or `export.py`."""
     return packaged_folder("spark_apps", in_checkout="spark_apps") / name

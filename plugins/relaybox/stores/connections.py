@@ -62,6 +62,7 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB022": errors.SenderRefused,
     "RB023": errors.SenderRefused,
     "RB024": errors.PutChanged,
+    "RB025": errors.DerivationChanged,
     "RB030": errors.AlreadySubscribed,
     "RB031": errors.NotSubscribed,
     "RB032": errors.UnknownStream,
@@ -248,13 +249,18 @@ def translate(error: psycopg2.Error, *, store: str, doing: str) -> errors.Relayb
         broken = isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError) or type(error) is psycopg2.DatabaseError
         kind: type[errors.RelayboxError] = errors.StoreUnreachable if broken else errors.StoreFailed
     else:
-        kind = _OWN_CODES.get(code) or _POSTGRES_CODES.get(code) or _POSTGRES_CLASSES.get(code[:2], errors.StoreFailed)
+        kind = error_class(code)
     said = (error.diag.message_primary or " ".join(str(error).split())).rstrip(".?")
     return kind(
         f"store {store}: while {doing}: {said}{f' ({code})' if code else ''}.",
         next_step=error.diag.message_hint
         or (grant_role_to(_login_of(error)) if code == _NO_RIGHT else _NEXT_STEPS.get(kind, "")),
     )
+
+
+def error_class(sqlstate: str) -> type[errors.RelayboxError]:
+    """Returns the class of ours for a SQLSTATE."""
+    return _OWN_CODES.get(sqlstate) or _POSTGRES_CODES.get(sqlstate) or _POSTGRES_CLASSES.get(sqlstate[:2], errors.StoreFailed)
 
 
 def lacks_right(error: errors.RelayboxError) -> bool:

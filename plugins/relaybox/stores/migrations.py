@@ -64,6 +64,11 @@ def newest_migration() -> Migration:
     return read_migrations()[-1]
 
 
+def name_tables() -> str:
+    """What an init of an empty database applies in place of migrations, as it tells it."""
+    return f"tables of version {newest_migration().number:04d}"
+
+
 def oldest_version() -> int:
     """The schema version of the oldest stores that this code upgrades."""
     return read_migrations()[0].number - 1
@@ -162,7 +167,7 @@ def _make_tables(session: Statements) -> str:
         [one.number for one in migrations],
         [one.name for one in migrations],
     )
-    return f"tables of version {migrations[-1].number:04d}"
+    return name_tables()
 
 
 _MAKE_INTERNAL_SCHEMA = """

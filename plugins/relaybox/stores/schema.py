@@ -69,6 +69,11 @@ class StoreInitialised:
     differing: tuple[str, ...]  # of tables what init leaves, each with the statement that mends it
 
     @property
+    def is_new(self) -> bool:
+        """Whether the database had no schema of Relaybox."""
+        return self.migrations == (migrations.name_tables(),)
+
+    @property
     def changed(self) -> bool:
         return bool(
             self.migrations

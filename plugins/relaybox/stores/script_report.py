@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaybox.stores.migrations import newest_migration
+from relaybox.stores.migrations import name_tables
 from relaybox.stores.namespaces import IS_STORE
 from relaybox.stores.repairs import ALTERED, JUDGES
 from relaybox.stores.revoked_rights import GRANTED_RIGHTS
@@ -138,7 +138,8 @@ with pictures as (
         )
     end from pictures p
     union all
-    select 3, 'functions', 'replaced' from pictures p where p.before -> 'objects' <> p.objects
+    select 3, 'functions', case when p.before -> 'migrations' = '[]' then 'created' else 'replaced' end
+    from pictures p where p.before -> 'objects' <> p.objects
     union all
     select 4, 'roles', (
         select string_agg(r.name, ', ' order by r.number) from unnest(%(roles)s::text[]) with ordinality r (name, number)
@@ -191,7 +192,7 @@ def ask_report(session: Statements, store: Store, routes: Routes, roles: Sequenc
     session.value(
         _REPORT,
         {
-            "tables": f"tables of version {newest_migration().number:04d}",
+            "tables": name_tables(),
             "roles": list(roles),
             "switches": list(SWITCHES),
             "absent": [one for one in SWITCHES if getattr(store, one) is None],

@@ -22,6 +22,7 @@ _JUDGES = (
     "list_partition_defects",
     "list_sequence_defects",
     "outbox_seq_state",
+    "hops_that_planned",
     "list_inheritance_defects",
     "list_message_id_defects",
 )

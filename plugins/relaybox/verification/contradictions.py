@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from relaybox.amounts import amount
+
 if TYPE_CHECKING:
     from relaybox.hops.ledgers import Destination, LedgerArrival, LedgerBatch, LedgerConfirmation, Source
     from relaybox.routes import Hop
@@ -51,7 +53,7 @@ def confirmed_and_gone(
         yield (
             f"hop {hop} is received through batch {confirmed.batch}, position {confirmed.log_position}, as {knower} has confirmed; "
             f"{holder} ends at batch {destination.published_batch}, position {destination.published_position}: "
-            f"{confirmed.log_position - destination.published_position} messages are confirmed and not there"
+            f"{amount(confirmed.log_position - destination.published_position, 'message is', 'messages are')} confirmed and not there"
         )
 
 
@@ -121,12 +123,13 @@ def _batch_contradictions(hop: Hop, planned: Mapping[int, LedgerBatch], publishe
         return
     if (published.receipt_count, published.slice_count) != (len(plan.slices), len(plan.slices)):
         yield (
-            f"batch {published.batch} is published with {published.receipt_count} receipts of {len(plan.slices)} slices, "
+            f"batch {published.batch} is published with "
+            f"{amount(published.receipt_count, 'receipt')} of {amount(len(plan.slices), 'slice')}, "
             f"the arrival says {published.slice_count}"
         )
     elif published.receipt_rows != published.last_position - published.first_position + 1:
         yield (
-            f"batch {published.batch} is published with receipts for {published.receipt_rows} rows at positions "
+            f"batch {published.batch} is published with receipts for {amount(published.receipt_rows, 'row')} at positions "
             f"{published.first_position} to {published.last_position}"
         )
     if plan.cluster != published.cluster:

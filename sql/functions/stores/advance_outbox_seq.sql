@@ -31,11 +31,7 @@ begin
         case when r.is_stray then last_seq + row_number() over (partition by r.is_stray order by r.seq) else r.seq end,
         r.xid, r.message_id, r.index, r.sent_at, r.epoch, r.topic, r.sender, r.key, r.headers, r.payload, r.payload_bytes, r.clock
     from (
-        select b.*, b.seq < head.first_kept and not exists (
-            select from relaybox_internal.hop_out h
-            where h.reads_log is null and h.retired_at is null
-                and pg_visible_in_snapshot(b.xid, h.lower)
-        ) as is_stray
+        select b.*, b.seq < head.first_kept and not exists (select from relaybox_internal.hops_that_planned(b.xid)) as is_stray
         from relaybox_internal.outbox_before b
     ) r;
     drop table relaybox_internal.outbox_before;

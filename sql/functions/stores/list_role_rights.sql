@@ -17,17 +17,17 @@ with our_table (table_schema, table_name, driver_may) as (
     select 'relaybox_internal', t.name, array['SELECT', 'INSERT', 'UPDATE', 'DELETE']
     from unnest(array[
         'arrival', 'attempt', 'attestation', 'backlog', 'batch', 'confirmation', 'cursor',
-        'dead_letter', 'decision', 'delivery', 'detached_segment', 'dropped_segment',
-        'failed_attempt', 'generation', 'ghost', 'held', 'hop_in', 'hop_out', 'index_range', 'lane',
-        'late_delivery', 'numbering', 'receipt', 'replay_range', 'seen', 'sender', 'sender_counter',
-        'sender_state', 'skip', 'stream', 'stream_log', 'stream_topic', 'subscription',
-        'topic_request'
+        'dead_letter', 'decision', 'delivery', 'derivation', 'derivation_attempt',
+        'detached_segment', 'dropped_segment', 'failed_attempt', 'generation', 'ghost', 'held',
+        'hop_in', 'hop_out', 'index_range', 'lane', 'late_delivery', 'numbering', 'receipt',
+        'replay_range', 'seen', 'sender', 'sender_counter', 'sender_state', 'skip', 'stream',
+        'stream_log', 'stream_topic', 'subscription', 'topic_request'
     ]) t (name)
     union all
     select 'relaybox_internal', t.name, array['SELECT']
     from unnest(array[
-        'consumer_action', 'consumer_quota', 'installed_object', 'put', 'store', 'stream_role',
-        'subscription_role', 'topic_role'
+        'consumer_action', 'consumer_quota', 'frame_partition', 'installed_object', 'put', 'store',
+        'stream_role', 'subscription_role', 'topic_role'
     ]) t (name)
     union all
     select 'relaybox_internal', 'log', array['SELECT', 'INSERT']
@@ -98,20 +98,23 @@ functions as (
 function_rights (grantee, names) as (
     values
     ('relaybox_producer', array[
-        'declare_sender', 'new_epoch', 'new_message_id', 'next_index', 'next_indexes', 'record_put',
-        'sender_epoch'
+        'complete_write', 'declare_sender', 'new_epoch', 'new_message_id', 'next_index',
+        'next_indexes', 'record_partition', 'record_put', 'sender_epoch'
     ]),
     ('relaybox_consumer', array[
-        'ack', 'cancel_replay', 'drop_dead_letter', 'fetch', 'fetch_one_at_a_time', 'lag',
-        'my_quota', 'nack', 'read_log', 'read_stream', 'redrive', 'release', 'replay', 'subscribe',
-        'unsubscribe'
+        'ack', 'ack_query', 'begin_query', 'cancel_replay', 'drop_dead_letter', 'fetch',
+        'fetch_one_at_a_time', 'lag', 'my_quota', 'nack', 'read_log', 'read_stream', 'redrive',
+        'release', 'replay', 'stream_range', 'subscribe', 'unsubscribe'
     ]),
-    ('relaybox_reader', array['count_replay', 'lag', 'my_quota', 'read_log', 'read_stream']),
-    ('relaybox_viewer', array['count_replay', 'lag', 'my_quota']),
+    ('relaybox_reader', array[
+        'count_replay', 'lag', 'my_quota', 'read_log', 'read_stream', 'stream_range',
+        'trace_cause', 'trace_derived'
+    ]),
+    ('relaybox_viewer', array['count_replay', 'lag', 'my_quota', 'trace_cause', 'trace_derived']),
     ('relaybox_driver', array[
         'cancel_replay', 'count_replay', 'drop_dead_letter', 'lag', 'redrive', 'replay',
         'begin_attach', 'drop_oldest_segment', 'ensure_log_segments', 'ensure_outbox_segments',
-        'finish_attach'
+        'finish_attach', 'trace_cause', 'trace_derived'
     ])
 ),
 
@@ -175,7 +178,7 @@ join pg_namespace n on n.nspname = s.name
 cross join unnest(s.grantees) r (grantee)
 union all
 -- logins without a grant may be shut out: our roles are not. A decision of a stream is worked out
--- in temporary tables
+-- in temporary tables, and a partition of a DataFrame comes in one
 select 'database', d.oid, null, r.privilege, r.grantee::name
 from pg_database d
 cross join (
@@ -183,7 +186,7 @@ cross join (
     ('CONNECT', 'relaybox_producer'), ('CONNECT', 'relaybox_consumer'),
     ('CONNECT', 'relaybox_reader'), ('CONNECT', 'relaybox_viewer'),
     ('CONNECT', 'relaybox_operator'), ('CONNECT', 'relaybox_driver'),
-    ('TEMPORARY', 'relaybox_driver')
+    ('TEMPORARY', 'relaybox_driver'), ('TEMPORARY', 'relaybox_producer')
 ) r (privilege, grantee)
 where d.datname = current_database()
 union all

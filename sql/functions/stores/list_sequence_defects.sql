@@ -11,6 +11,7 @@ declare
 begin
     if to_regclass('relaybox_internal.sent_rows') is null or to_regclass('relaybox.outbox_seq') is null
         or to_regprocedure('relaybox_internal.outbox_seq_state()') is null
+        or to_regprocedure('relaybox_internal.hops_that_planned(xid8)') is null
     then
         return;
     end if;

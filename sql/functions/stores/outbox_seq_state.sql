@@ -20,11 +20,7 @@ begin
     end if;
     stray_count := (
         select count(*) from relaybox_internal.sent_rows o
-        where o.seq < first_kept and not exists (
-            select from relaybox_internal.hop_out h
-            where h.reads_log is null and h.retired_at is null
-                and pg_visible_in_snapshot(o.xid, h.lower)
-        )
+        where o.seq < first_kept and not exists (select from relaybox_internal.hops_that_planned(o.xid))
     );
 end
 $$;

@@ -10,10 +10,7 @@ declare
     first_kept bigint := coalesce((select min(s.first) from relaybox_internal.segments() s where s.log_id is null), 0);
     stray_count bigint := (
         select count(*) from relaybox_internal.outbox_overflow o
-        where o.seq < first_kept and not exists (
-            select from relaybox_internal.hop_out h
-            where h.reads_log is null and h.retired_at is null and pg_visible_in_snapshot(o.xid, h.lower)
-        )
+        where o.seq < first_kept and not exists (select from relaybox_internal.hops_that_planned(o.xid))
     );
 begin
     if last_seq + 1 >= first_kept and stray_count = 0 then

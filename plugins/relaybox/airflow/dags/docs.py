@@ -9,7 +9,7 @@ from relaybox.airflow.forms import asks_for_approval
 from relaybox.airflow.links import hop_page
 from relaybox.airflow.naming import WATCH_DAG_ID
 from relaybox.airflow.slot_use import idle_seconds
-from relaybox.routes import Hop, Route, Routes, Store, Watch
+from relaybox.routes import Export, Hop, Route, Routes, Store, Watch
 
 _BUTTONS = """\
 ### Which buttons are safe
@@ -61,6 +61,71 @@ The last lines of the log say what is wrong, where, and what to do.
 
 In a terminal: `relaybox status` shows the lag of the hop, `relaybox verify {hop.route}` verifies
 its messages.
+
+{_BUTTONS}"""
+
+
+def derive_doc(route: Route) -> str:
+    derivation, store = route.require_derivation(), route.path[0].name
+    source = derivation.function or "the SQL of relaybox.yaml"
+    retries = route.retries
+    return f"""\
+Derives the messages of route **{route.name}** from those of stream **{derivation.stream}** in store **{store}**, with Spark:
+{source}, version {derivation.version}. The hops of the route then move them as any message.
+
+### What it does
+
+1. Checks for messages. Without messages the task is *skipped*: the normal end of a run without work.
+2. Puts an attempt on record, calls the function with at most {derivation.batch_rows:,} messages, and sends what it returns. Sending
+   and acknowledging are one transaction. It repeats this until no message is left.
+
+New messages of the stream start this DAG. {_checked(route.path[0])}
+
+### When it fails
+
+Nothing of the attempt is sent. The last lines of the log say what is wrong, where, and what to do.
+
+| exit code of the driver | meaning | what follows |
+|---|---|---|
+| 75, or killed | a retry may help: the store or Spark failed, or a later run took over | up to {retries.attempts} attempts |
+| 65 | the function failed, or another version or source is in the store | the task fails at once: follow the message, then clear the task |
+| 78 | `relaybox.yaml`, a connection or the module is wrong | the task fails at once: correct it, then clear the task |
+
+In a terminal: `relaybox derive {route.name} --dry-run` shows what the function makes of the next messages.
+
+{_BUTTONS}"""
+
+
+def _checked(store: Store) -> str:
+    if store.watch.listen:
+        return "Every ten minutes it checks without them, and so begins what is new in relaybox.yaml."
+    return f"Store {store.name} may sleep, so nothing else does: trigger the DAG to begin what is new in relaybox.yaml."
+
+
+def export_doc(export: Export) -> str:
+    retries = export.retries
+    return f"""\
+Writes stream **{export.stream}** of store **{export.store.name}** into the {export.format} table **{export.path}**, with Spark.
+
+### What it does
+
+1. Checks for messages that are not in the table. Without messages the task is *skipped*: the normal end of a run without work.
+2. Writes files with at most {export.batch_messages:,} messages, adds them to the table in one commit that moves its position, and
+   acknowledges them in the store. It repeats this through the newest message.
+
+New messages of the stream start this DAG. {_checked(export.store)}
+
+### When it fails
+
+The table has whole batches only, and each message once. The last lines of the log say what is wrong, where, and what to do.
+
+| exit code of the driver | meaning | what follows |
+|---|---|---|
+| 75, or killed | a retry may help: the lake, the store or Spark failed, or another run is under way | up to {retries.attempts} attempts |
+| 65 | others changed the table, or the store lacks what comes next | the task fails at once: follow the message, then clear it |
+| 78 | `relaybox.yaml` or a connection is wrong | the task fails at once: correct it, then clear the task |
+
+In a terminal: `relaybox export {export.name} --dry-run` shows what waits; `relaybox verify-lake {export.name}` compares table and stream.
 
 {_BUTTONS}"""
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from relaybox.airflow.dags.actions import build_redrive_dags, build_skip_dags
 from relaybox.airflow.dags.alerts import Alerts, add_alerts
 from relaybox.airflow.dags.confirm import build_confirm_dags
+from relaybox.airflow.dags.derive import build_derive_dags
+from relaybox.airflow.dags.export import build_export_dags
 from relaybox.airflow.dags.init import build_init_dag
 from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.airflow.dags.retention import build_retention_dag
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 _KINDS: tuple[Callable[[Routes], dict[str, DAG]], ...] = (
     build_transfer_dags,
+    build_derive_dags,
+    build_export_dags,
     build_confirm_dags,
     build_replay_dags,
     build_redrive_dags,

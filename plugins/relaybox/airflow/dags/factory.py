@@ -6,12 +6,16 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, CronTriggerTimetable, get_parsing_context
+from airflow.sdk import DAG, AssetAny, CronTriggerTimetable, get_parsing_context
+from airflow.sdk.definitions.timetables.assets import AssetOrTimeSchedule
 
-from relaybox.routes import Hop, Retries, Route, Routes
+from relaybox.routes import Hop, Retries, Route, Routes, Store
 
 LOOK_CRON = "*/5 * * * *"
 """The schedule of the watch DAG."""
+
+STREAM_CRON = "*/10 * * * *"
+"""When what reads a stream looks without an event."""
 
 SHORT_TASK: dict[str, Any] = {"priority_weight": 10, "weight_rule": "absolute"}
 """Options of short tasks: in a full pool they go before transfers, which hold a slot while messages flow."""
@@ -43,6 +47,13 @@ def by_clock(cron: str) -> CronTriggerTimetable:
     catch-up).
     """
     return CronTriggerTimetable(cron, timezone="UTC", run_immediately=timedelta(0))
+
+
+def by_stream(store: Store, assets: AssetAny) -> AssetAny | AssetOrTimeSchedule:
+    """Runs at these events, and every ten minutes, if one was dropped or the file has something new: unless the store may sleep."""
+    if not store.watch.listen:
+        return assets
+    return AssetOrTimeSchedule(timetable=by_clock(STREAM_CRON), assets=assets)
 
 
 def dag_options(hop: Hop, kind: str) -> dict[str, Any]:

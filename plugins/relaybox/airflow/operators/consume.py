@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from relaybox.airflow.author_tasks import connection_as_service, task_instance_key
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.amounts import amount
 from relaybox.consumer import Consumer, Message
 from relaybox.consumer.handlers import require_plain_handler
 from relaybox.consumer.session import open_engine
@@ -120,12 +121,13 @@ class RelayboxConsumeOperator(BaseOperator):
         emit("task_consumed", subscription=self.subscription, worker=consumer.worker, **counts)
         if consumer.is_terminated:
             raise AirflowException(
-                f"subscription {self.subscription}: the task was told to end after {consumer.acknowledged_count} messages, "
+                f"subscription {self.subscription}: the task was told to end after {amount(consumer.acknowledged_count, 'message')}, "
                 "which stay acknowledged. The others come again."
             )
         if consumer.dead_letter_count and self.fail_on_dead_letter:
+            refused = amount(consumer.dead_letter_count, "message became a dead letter", "messages became dead letters")
             raise AirflowFailException(
-                f"subscription {self.subscription}: {consumer.dead_letter_count} messages became dead letters, "
+                f"subscription {self.subscription}: {refused}, "
                 f"{consumer.acknowledged_count} were acknowledged. The log has the reasons. Correct the handler, "
                 f"then run: select relaybox.redrive('{self.subscription}', 'REASON')"
             )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -89,6 +90,10 @@ class StoreLookOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the hops that were triggered, and when each late hop was reported: the next look reads it.
 
+        Only an error of the question which hops are idle ends the look before it has triggered any. Another error is a warning
+        (`look_incomplete`) in a look that has events, since Airflow drops the events of a task that fails. A look without an event
+        fails with it.
+
         Raises:
             AirflowSkipException: the store sleeps, and this is not one of the runs that wake it.
         """
@@ -97,24 +102,44 @@ class StoreLookOperator(BaseOperator):
             raise AirflowSkipException(
                 f"Store {self.store.name} is looked at every {self.store.watch.max_interval_seconds:g} s, and not in this run."
             )
+        errors: list[Exception] = []
         for carrying in [hop.carries_topics for hop in self.hops if hop.carries_topics]:
             if is_due(carrying.destination):
-                _carry_topics(carrying)
-        reported = _reported_before(context, self.task_id)
-        with terminal_errors_fail_at_once(), service_file((self.store,)):
-            lags = read_lags(self.store)
-            idle = {hop.hop: hop for hop in read_idle_hops(self.store)}
-            _warn_of_unknown_topics(self.store, [hop.reads_outbox for hop in self.hops if hop.reads_outbox])
-        waiting = [hop for hop in self.hops if hop.name in idle and idle[hop.name].has_work]
-        unsettled = [hop for hop in self.hops if hop.name in idle and idle[hop.name].is_unsettled]
+                with self._keep_error(errors, f"carrying the topics of hop {carrying.name}"):
+                    _carry_topics(carrying)
+        times = dict(_reported_before(context, self.task_id))
         events = context["outlet_events"][self.alias]
-        for hop in waiting:
-            emit("hop_triggered", hop=hop.name, reason="work")
-            events.add(hop.reads)
-        for hop in unsettled:
-            emit("hop_triggered", hop=hop.name, reason="unsettled")
-            events.add(hop.settles)
-        late = _late_hops(self.hops, lags)
+        with terminal_errors_fail_at_once(), service_file((self.store,)):
+            idle = {hop.hop: hop for hop in read_idle_hops(self.store)}
+            waiting = [hop for hop in self.hops if hop.name in idle and idle[hop.name].has_work]
+            unsettled = [hop for hop in self.hops if hop.name in idle and idle[hop.name].is_unsettled]
+            for hop in waiting:
+                emit("hop_triggered", hop=hop.name, reason="work")
+                events.add(hop.reads)
+            for hop in unsettled:
+                emit("hop_triggered", hop=hop.name, reason="unsettled")
+                events.add(hop.settles)
+            with self._keep_error(errors, "comparing the topics with relaybox.yaml"):
+                _warn_of_unknown_topics(self.store, [hop.reads_outbox for hop in self.hops if hop.reads_outbox])
+            with self._keep_error(errors, "reading the lag of its hops"):
+                times = self._report_late_hops(context, times)
+        if errors and not events.asset_alias_events:
+            raise errors[0]
+        return {"waiting": [hop.name for hop in waiting], "unsettled": [hop.name for hop in unsettled], "late": times}
+
+    @contextmanager
+    def _keep_error(self, errors: list[Exception], activity: str) -> Iterator[None]:
+        """Adds an error of the block to `errors` and warns of it. The block triggers no hop, so its error must stop none."""
+        try:
+            with terminal_errors_fail_at_once():
+                yield
+        except Exception as error:  # noqa: BLE001  the end of the look decides
+            errors.append(error)
+            warn("look_incomplete", store=self.store.name, activity=activity, warning=f"{type(error).__name__}: {error}")
+
+    def _report_late_hops(self, context: Context, reported: Mapping[str, str]) -> dict[str, str]:
+        """Reports hops that became late or stay late for an hour; returns when each hop that is late now was reported."""
+        late = _late_hops(self.hops, read_lags(self.store))
         now = datetime.now(UTC)
         times = {hop.name: reported[hop.name] for hop in late if hop.name in reported}
         late_assets = {hop.name: hop.late for hop in self.hops}
@@ -122,8 +147,8 @@ class StoreLookOperator(BaseOperator):
             emit("hop_late", **asdict(late_hop))
             if self._report(context, late_hop):
                 times[late_hop.name] = now.isoformat()
-                events.add(late_assets[late_hop.name], extra=asdict(late_hop))
-        return {"waiting": [hop.name for hop in waiting], "unsettled": [hop.name for hop in unsettled], "late": times}
+                context["outlet_events"][self.alias].add(late_assets[late_hop.name], extra=asdict(late_hop))
+        return times
 
     def _report(self, context: Context, hop: LateHop) -> bool:
         """Calls the callbacks; whether all of them succeeded. One that fails stops no hop: the next look calls all of them again."""
@@ -168,7 +193,7 @@ def _due_stores(context: Context) -> Callable[[Store], bool]:
 
 
 def _carry_topics(hop: Hop) -> None:
-    with terminal_errors_fail_at_once(), service_file((hop.source, hop.destination)):
+    with service_file((hop.source, hop.destination)):
         try:
             carry_topics_of(hop)
         except Transient as error:  # the next look tries again; a destination that is down must hide no other hop

@@ -8,10 +8,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from relaybox.airflow.author_tasks import connection_as_service, task_instance_key
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.amounts import amount
 from relaybox.failpoints import reach
 from relaybox.log_events import emit
 from relaybox.outbox import Draft, put_once
@@ -68,9 +69,15 @@ class RelayboxPutOperator(BaseOperator):
         self.headers = headers
         self.put_key = put_key
         self.numbered = numbered
+        self._is_told_to_end = False
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns the number of messages, the key of the put, and whether this attempt sent them."""
+        """Returns the number of messages, the key of the put, and whether this attempt sent them.
+
+        Raises:
+            AirflowFailException: an error that no retry mends. Nothing was sent.
+            AirflowException: the task was told to end before its COMMIT. This attempt sent nothing; a retry sends.
+        """
         put_key = self.put_key or task_instance_key(context["ti"])
         drafts = [self._draft(number, row) for number, row in enumerate(_listed(self.rows))]
         with terminal_errors_fail_at_once():
@@ -83,15 +90,27 @@ class RelayboxPutOperator(BaseOperator):
             opened = open_producer_session(store)
         with (
             closing(opened) as session,
-            store_errors(store, f"putting {len(drafts)} messages of sender {self.sender} into topic {self.topic}"),
+            store_errors(store, f"putting {amount(len(drafts), 'message')} of sender {self.sender} into topic {self.topic}"),
             session.cursor() as cursor,
         ):
             reach("put.begin", None)
             is_sent_now = put_once(cursor, self.sender, put_key, drafts, numbered=self.numbered)
             reach("put.committing", None)
+            self._require_not_told_to_end(put_key)
             session.commit()
             reach("put.committed", None)
         return is_sent_now
+
+    def on_kill(self) -> None:
+        """Takes the put back, unless its COMMIT was sent: who marks or clears a task that has not sent expects that it does not."""
+        self._is_told_to_end = True
+
+    def _require_not_told_to_end(self, put_key: str) -> None:
+        if self._is_told_to_end:
+            raise AirflowException(
+                f"sender {self.sender}, put_key {put_key}: the task was told to end before its COMMIT. This attempt sent nothing. "
+                "Clear the task to send."
+            )
 
     def _draft(self, number: int, row: Payload) -> Draft:
         key = None

@@ -16,6 +16,7 @@ from relaybox.airflow.page.named_hops import GatheringDep
 from relaybox.airflow.page.permissions import RightsDep
 from relaybox.airflow.page.plain_text import NOT_PLAIN, is_plain
 from relaybox.airflow.page.threads import in_page_thread
+from relaybox.amounts import amount
 from relaybox.documents.page import CountedReplayDocument, StartedRunDocument
 from relaybox.errors import ConfigurationError
 from relaybox.routes import Route, Store
@@ -115,8 +116,8 @@ async def count_replay(
     store = _store(route, request.store)
     counted = await gathering.ask(lambda: _count(route, store, request))
     said = (
-        f"Stream positions {counted.first_stream_position:,} to {counted.last_stream_position:,}: {counted.message_count:,} messages, "
-        f"{counted.byte_count:,} bytes, about {counted.estimated_seconds:,.1f} s."
+        f"Stream positions {counted.first_stream_position:,} to {counted.last_stream_position:,}: "
+        f"{amount(counted.message_count, 'message')}, {amount(counted.byte_count, 'byte')}, about {counted.estimated_seconds:,.1f} s."
         if counted.message_count
         else "The range has no messages."
     )

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from relaybox.airflow.page import formatting
 from relaybox.airflow.page.svg import drawing, element, text
+from relaybox.amounts import amount
 from relaybox.monitoring.hop_history import HopFlow
 
 WIDTH, HEIGHT = 620.0, 190.0
@@ -24,7 +25,8 @@ def draw_rates(flow: HopFlow) -> Markup:
         element(
             "rect",
             element(
-                "title", f"{formatting.clock(interval.starts_at)}: {interval.published_rows:,} messages, {formatting.rate(rate)}"
+                "title",
+                f"{formatting.clock(interval.starts_at)}: {amount(interval.published_rows, 'message')}, {formatting.rate(rate)}",
             ),
             x=LEFT + number * step + 0.5,
             y=_y(rate, top),

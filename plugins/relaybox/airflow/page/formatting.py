@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from relaybox.amounts import amount
 from relaybox.verification.reliability import is_no_reading, show_ratio
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ def count(number: int | None) -> str:
 
 
 def messages(number: int) -> str:
-    return f"{number:,} message" if number == 1 else f"{number:,} messages"
+    return amount(number, "message")
 
 
 def duration(seconds: float | None) -> str:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from relaybox.airflow.page import formatting
 from relaybox.airflow.page.svg import drawing, element, text
 from relaybox.airflow.page.urls import run_address
+from relaybox.amounts import amount
 from relaybox.monitoring.hop_history import BatchTimes
 from relaybox.monitoring.spark_pages import application_address
 
@@ -81,7 +82,7 @@ def _ticks(longest: float, height: float) -> Iterator[Markup]:
 
 
 def _row(batch: BatchTimes, steps: Sequence[Bar], y: float, longest: float, airflow: str) -> Iterator[Markup]:
-    yield _linked(text(f"{batch.batch:,}: {batch.row_count:,} messages", 8, y + 16), run_address(airflow, batch.moved_by))
+    yield _linked(text(f"{batch.batch:,}: {amount(batch.row_count, 'message')}", 8, y + 16), run_address(airflow, batch.moved_by))
     for bar in steps:
         start, end = _x(bar.start, longest), _x(bar.end, longest)
         title = (
@@ -113,5 +114,5 @@ def _linked(drawn: Markup, address: str | None) -> Markup:
 
 def _end(batch: BatchTimes, steps: Sequence[Bar]) -> str:
     if batch.published_at is None:
-        return f"{len(batch.copied_at)} of {batch.slice_count} slices"
+        return f"{len(batch.copied_at)} of {amount(batch.slice_count, 'slice')}"
     return f"{steps[-1].step} +{formatting.duration(steps[-1].end)}"

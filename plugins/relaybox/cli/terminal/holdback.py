@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from relaybox.amounts import amount
 from relaybox.cli.printable import printable_line
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_time, styled
 
@@ -56,10 +57,9 @@ def _waits_for(sender: HeldSender, held: Collection[str]) -> Iterator[str | Text
     for cause in sender.causes:
         yield f"{name} waits for {_cause(cause, is_held=cause.sender in held)}"
     if sender.stalled_reason is not None:
-        yield styled(
-            (f"{name} stalled: {sender.stalled_reason}", "red"),
-            f"; {sender.waiting_count:,} messages after log position {sender.stalled_after:,} wait in the log",
-        )
+        after = f"after log position {sender.stalled_after:,}"
+        waiting = amount(sender.waiting_count, f"message {after} waits", f"messages {after} wait")
+        yield styled((f"{name} stalled: {sender.stalled_reason}", "red"), f"; {waiting} in the log")
     for repair in sender.repairs:
         yield f"  if the missing messages never arrive, run: {repair}"
 
@@ -72,7 +72,7 @@ def _cause(cause: Cause, *, is_held: bool) -> str:
     wanted = f"{printable_line(cause.sender)} through index {cause.last_index}"
     if cause.origin is None:
         return f"{wanted}; no store has declared this sender: the message is set aside when all stores have confirmed that"
-    waits = f"{cause.waiting_count:,} messages wait for it"
+    waits = f"{amount(cause.waiting_count, 'message waits for it', 'messages wait for it')}"
     if is_held:
         waits += f"; messages of {printable_line(cause.sender)} are held too: see what it waits for"
     return f"{wanted}, epoch {cause.epoch}; delivered through {cause.delivered_through or 0}; {waits}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from relaybox.amounts import amount
 from relaybox.cli.terminal.rates import show_rates
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_seconds, show_time, styled
 from relaybox.monitoring.message_timeline import moments
@@ -82,10 +83,10 @@ def _show_accounts(console: Console, status: Status) -> None:
     for hop in status.hops:
         for topic in hop.account or ():
             if topic.unrouted_count or topic.retired_count:
+                unrouted = amount(topic.unrouted_count, "message is unrouted", "messages are unrouted")
                 console.print(
-                    f"{hop.hop.name}: topic {topic.topic}: {topic.unrouted_count:,} messages are unrouted, because the "
-                    f"topic was removed from the route before they were planned; {topic.retired_count:,} are "
-                    "discarded on record"
+                    f"{hop.hop.name}: topic {topic.topic}: {unrouted}, because the topic was removed from the route before they "
+                    f"were planned; {amount(topic.retired_count, 'is', 'are')} discarded on record"
                 )
 
 
@@ -111,7 +112,7 @@ def _last_batch(hop: HopStatus, now: datetime) -> str | Text:
     moment, what = (last.published_at, "published") if last.published_at else (last.planned_at, "planned")
     age = max(0.0, (now - moment).total_seconds())
     running = (", ", ("a transfer is running", "cyan")) if hop.driven else ()
-    return styled(f"{last.batch:,}: {last.row_count:,} rows, {what} {show_seconds(age)} ago", *running)
+    return styled(f"{last.batch:,}: {amount(last.row_count, 'row')}, {what} {show_seconds(age)} ago", *running)
 
 
 def show_traces(traces: Sequence[Trace]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from relaybox.amounts import amount
 from relaybox.cli.terminal.tables import NAMED_DEFECTS, new_table, open_console, show_count, styled
 
 if TYPE_CHECKING:
@@ -17,12 +18,8 @@ def show_reanchored(found: ReanchorResult, *, origin: str, done: bool) -> None:
     """Prints what reanchoring found, and what it did or would do. `origin`: the store whose applications send."""
     console = open_console()
     will = "" if done else "would be "
-    console.print(
-        styled(
-            (found.hop, "bold"),
-            f": batch {found.common_batch} is the last that both stores have; {found.arrived_batch} batches have arrived",
-        )
-    )
+    arrived = amount(found.arrived_batch, "batch has arrived", "batches have arrived")
+    console.print(styled((found.hop, "bold"), f": batch {found.common_batch} is the last that both stores have; {arrived}"))
     if found.cause is not None:
         console.print(f"{found.cause}.")
     for store in found.other_stores:
@@ -30,16 +27,19 @@ def show_reanchored(found: ReanchorResult, *, origin: str, done: bool) -> None:
     if found.loss == "none":
         console.print("No store lost history." if found.other_stores else "No store lost history. There is nothing to do.")
     elif found.loss == "destination":
-        console.print(f"The destination lost history: {will}sent again: {found.resend_count:,} batches, to the same positions")
+        console.print(
+            f"The destination lost history: {will}sent again: {amount(found.resend_count, 'batch', 'batches')}, to the same positions"
+        )
     else:
         if found.loss == "both":
             console.print("Both stores lost history: the destination lost batches that the source has no plan of")
         lost = "Everything that arrived is in the ledger of the source" if found.may_be_attested else "The source lost history"
-        console.print(f"{lost}: {will}adopted: {found.adopted_count:,} messages, {len(found.ghosts):,} of them ghosts")
-        console.print(f"  {will}delivered first in generation {found.generation}: {found.undelivered_count:,} messages")
+        ghosts = amount(len(found.ghosts), "of them a ghost", "of them ghosts")
+        console.print(f"{lost}: {will}adopted: {amount(found.adopted_count, 'message')}, {ghosts}")
+        console.print(f"  {will}delivered first in generation {found.generation}: {amount(found.undelivered_count, 'message')}")
         if found.removed_count:
             console.print(
-                f"  {will}removed: {found.removed_count:,} messages of slices that were copied but never "
+                f"  {will}removed: {amount(found.removed_count, 'message')} of slices that were copied but never "
                 "published; the source sends again those that it still has"
             )
         for ghost in found.ghosts[:NAMED_DEFECTS]:
@@ -55,7 +55,8 @@ def _show_held_indexes(found: ReanchorResult, origin: str) -> None:
         indexes = (
             f"index {held.first_index}" if held.ghost_count == 1 else f"indexes from {held.first_index} to {held.last_index}"
         )
-        what = f"{held.ghost_count:,} ghosts of sender {held.sender} hold {indexes} of epoch {held.epoch}"
+        ghosts = amount(held.ghost_count, f"ghost of sender {held.sender} holds", f"ghosts of sender {held.sender} hold")
+        what = f"{ghosts} {indexes} of epoch {held.epoch}"
         then = "messages that come later with one of these indexes are set aside (other_content)"
         console.print(styled("  ", (what, "yellow"), f": {then}, {held.undelivered_count:,} of those to be delivered first"))
         console.print(
@@ -89,11 +90,9 @@ def show_rebuild(found: Rebuild, restored: Sequence[RestoredSubscription]) -> No
         console.print(f"subscription {one.subscription}: {where}")
         if one.dead_letter_stream_positions:
             stream_positions = ", ".join(map(str, one.dead_letter_stream_positions[:NAMED_DEFECTS]))
-            console.print(
-                f"  its {len(one.dead_letter_stream_positions):,} dead letters are lost; their messages are at stream "
-                f"positions {stream_positions}"
-            )
+            lost = amount(len(one.dead_letter_stream_positions), "dead letter is lost", "dead letters are lost")
+            console.print(f"  {lost}; of messages at stream positions {stream_positions}")
     if found.outcomes is not None:
-        console.print(f"{found.store}: {found.moved_count:,} messages restored in {found.duration_seconds:.1f} s")
+        console.print(f"{found.store}: {amount(found.moved_count, 'message')} restored in {found.duration_seconds:.1f} s")
         for route, outcome in found.outcomes.items():
             console.print(f"route {route}: {outcome}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from relaybox.amounts import amount
 from relaybox.cli.printable import print_text
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_seconds, show_time
 from relaybox.retention.retiring import find_unrouted
@@ -34,9 +35,8 @@ def show_kept(found: StoreRetention) -> None:
     for one in found.tables:
         if one.detachable:
             size = sum(segment.size_bytes for segment in one.detachable) / 1e6
-            console.print(
-                f"  {one.name}: {len(one.detachable):,} segments, {size:,.1f} MB, would be detached for {', '.join(one.detachable_for)}"
-            )
+            segments = amount(len(one.detachable), "segment")
+            console.print(f"  {one.name}: {segments}, {size:,.1f} MB, would be detached for {', '.join(one.detachable_for)}")
         for holder in one.holders:
             if holder.since is not None:
                 who = _name(holder.kind, holder.name)
@@ -78,12 +78,14 @@ def show_retained(done: tuple[StoreRetained, StoreDetached | None]) -> None:
     for hop, holder in detached.kept.items():
         print_text(f"{detached.store}: log of {hop}: the next segment was not detached: {holder}; the next run tries again")
     if detached.removed:
-        print_text(f"{detached.store}: files of {len(detached.removed):,} detached segments removed: no consumer needs them")
+        print_text(
+            f"{detached.store}: files of {amount(len(detached.removed), 'detached segment')} removed: no consumer needs them"
+        )
 
 
 def _show_dropped(done: StoreRetained) -> None:
     for table in done.tables:
-        what = f"{table.dropped_count:,} segments dropped, {table.dropped_bytes / 1e6:,.1f} MB"
+        what = f"{amount(table.dropped_count, 'segment')} dropped, {table.dropped_bytes / 1e6:,.1f} MB"
         why = {
             "kept": f"the next segment is kept: {_kept_by(table)}",
             "busy": f"the next segment is in use by {table.holder or 'a session'}; the next run tries again",
@@ -91,9 +93,13 @@ def _show_dropped(done: StoreRetained) -> None:
         }[table.outcome]
         print_text(f"{done.store}: {table.name}: {what}; {why}")
     if done.compacted_count:
-        print_text(f"{done.store}: ledgers: {done.compacted_count:,} batches removed of which no message is kept")
+        print_text(
+            f"{done.store}: ledgers: {amount(done.compacted_count, 'batch', 'batches')} removed of which no message is kept"
+        )
     if done.released_count:
-        print_text(f"{done.store}: {done.released_count:,} detached segments are no longer needed by any consumer")
+        print_text(
+            f"{done.store}: {amount(done.released_count, 'detached segment is', 'detached segments are')} no longer needed by any consumer"
+        )
 
 
 def _kept_by(table: TableRetained) -> str:
@@ -106,7 +112,7 @@ def _kept_by(table: TableRetained) -> str:
 
 
 def _described(segment: DetachedSegment) -> str:
-    return f"positions {segment.first:,} to {segment.last:,}, {segment.row_count:,} messages, {segment.directory}"
+    return f"positions {segment.first:,} to {segment.last:,}, {amount(segment.row_count, 'message')}, {segment.directory}"
 
 
 def show_attached(store: Store, segments: Sequence[DetachedSegment]) -> None:
@@ -151,7 +157,7 @@ def show_unrouted(route: Route) -> None:
     """What a route of the file left of topics that were taken from it, and what no hop of its origin ever had."""
     for one in find_unrouted(route.hops[0]):
         print_text(
-            f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {one.topic}, which the hop does "
+            f"{one.hop}: {one.store} keeps {amount(one.message_count, 'message')} of topic {one.topic}, which the hop does "
             f'not move. To discard them: relaybox retire {route.name} --topic {shlex.quote(one.topic)} --reason "..."'
         )
 
@@ -159,8 +165,9 @@ def show_unrouted(route: Route) -> None:
 def show_topic_left_behind(hop: Hop, topic: str, found: Sequence[UnroutedBacklog], *, retired: bool) -> None:
     """What a topic that was taken out of a route left in the outbox."""
     for one in found:
+        kept = amount(one.message_count, "message")
         print_text(
-            f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {topic}, the oldest from {show_time(one.first_sent_at)}"
+            f"{one.hop}: {one.store} keeps {kept} of topic {topic}, the oldest from {show_time(one.first_sent_at)}"
             + (
                 ": discarded"
                 if retired

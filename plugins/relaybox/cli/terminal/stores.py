@@ -36,9 +36,9 @@ def show_initialised(stores: Sequence[StoreInitialised], *, done: bool) -> None:
         console.print(f"{store.store}:" if done else f"{store.store}, an init would change:")
         changes = {
             "migrations": ", ".join(store.migrations),
-            "functions": "replaced" if store.functions_renewed else "",
+            "functions": "" if not store.functions_renewed else "created" if store.is_new else "replaced",
             "roles": ", ".join(store.roles_created),
-            "segments": ", ".join(store.segments_made),
+            "segments": ", ".join(store.segments_made) if done else "those that the outbox needs then, after the rest",
             "hops": ", ".join(f"{hop} {what}" for hop, what in store.hops.items() if what != "unchanged"),
             "rights": f"{' and '.join(store.public_rights_revoked)} revoked from PUBLIC" if store.public_rights_revoked else "",
             "binding of senders to roles": "" if store.sender_binding == "unchanged" else store.sender_binding,

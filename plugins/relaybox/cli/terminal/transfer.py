@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from relaybox.amounts import amount
 from relaybox.cli.terminal.bars import new_bar
 from relaybox.cli.terminal.tables import open_console, show_seconds
 
@@ -19,7 +20,7 @@ def show_transfer(summary: TransferSummary) -> None:
     """What a transfer moved."""
     resumed = f", {summary.resumed_count} of them resumed" if summary.resumed_count else ""
     open_console().print(
-        f"{summary.hop}: {summary.row_count:,} messages in {summary.batch_count:,} batches{resumed}, "
+        f"{summary.hop}: {amount(summary.row_count, 'message')} in {amount(summary.batch_count, 'batch', 'batches')}{resumed}, "
         f"{summary.byte_count / 1e6:,.1f} MB, {show_seconds(summary.duration_seconds)}, {summary.rows_per_second:,.0f} messages/s"
     )
 
@@ -28,7 +29,7 @@ def show_settled(hops: Sequence[SettleResult]) -> None:
     """How far each hop is settled."""
     for hop in hops:
         open_console().print(
-            f"{hop.hop}: settled through position {hop.through_position:,}, {hop.newly_settled:,} messages newly settled"
+            f"{hop.hop}: settled through position {hop.through_position:,}, {amount(hop.newly_settled, 'message')} newly settled"
         )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from relaybox.amounts import amount
 from relaybox.cli.terminal.bars import new_bar
 from relaybox.cli.terminal.rates import show_rates
 from relaybox.cli.terminal.tables import NAMED_DEFECTS, new_table, open_console, show_count, styled
@@ -51,7 +52,7 @@ def show_verification(verification: RouteVerification) -> None:
     console.print(measured)
     console.print()
     for leg in (*verification.hops, *whole):
-        slices = f"{leg.slice_count:,} slices of {leg.batch_count:,} batches"
+        slices = f"{amount(leg.slice_count, 'slice')} of {amount(leg.batch_count, 'batch', 'batches')}"
         console.print(f"{_leg_name(verification, leg)}: {leg.source} with {leg.destination}, {slices}")
         if leg.adopted_count:
             adopted = f"{leg.adopted_count:,} more compared one by one, delivered before {leg.source} lost history"
@@ -60,12 +61,12 @@ def show_verification(verification: RouteVerification) -> None:
             console.print(f"  {leg.no_longer_kept:,} more are no longer kept in one of the two: nothing is said of them")
     in_order = verification.sender_count - len(verification.disordered_senders)
     console.print(
-        f"order: {in_order:,} of {verification.sender_count:,} senders in order at {verification.end_to_end.destination}"
+        f"order: {in_order:,} of {amount(verification.sender_count, 'sender')} in order at {verification.end_to_end.destination}"
     )
     _show_stream_verifications(console, verification)
     if (repeated := verification.repeated_id_counts) is not None:
         console.print(
-            f"note: producers gave {len(verification.repeated_ids):,} ids to {repeated.messages:,} messages: at "
+            f"note: producers gave {amount(len(verification.repeated_ids), 'id')} to {amount(repeated.messages, 'message')}: at "
             f"{verification.end_to_end.destination} {repeated.delivered:,} are delivered, {repeated.dropped:,} are dropped as duplicates "
             f"of their senders' earlier messages, {repeated.set_aside:,} are set aside, {repeated.waiting:,} wait"
         )
@@ -76,16 +77,18 @@ def show_verification(verification: RouteVerification) -> None:
 def _show_stream_verifications(out: Console, verification: RouteVerification) -> None:
     """A line per store, then every kind of violation with the rule that it breaks."""
     for stream in verification.streams:
-        count = f"{stream.violation_count:,} violations"
+        count = amount(stream.violation_count, "violation")
         begins = f" from {stream.first_kept_stream_position:,} on" if stream.first_kept_stream_position > 1 else ""
-        waits = f", {stream.waiting_count:,} messages wait" if stream.waiting_count else ""
-        order = f"order {stream.order}, {stream.last_stream_position:,} stream positions{begins}, "
+        waits = f", {amount(stream.waiting_count, 'message waits', 'messages wait')}" if stream.waiting_count else ""
+        order = f"order {stream.order}, {amount(stream.last_stream_position, 'stream position')}{begins}, "
         violations = (count, "red" if stream.violation_count else "")
         out.print(styled(f"stream {stream.stream} at {stream.store}: {order}", violations, waits))
         if stream.set_aside:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(stream.set_aside.items()))
             unread = f" ({reasons}): they are in the log, and no consumer gets them. Show them: relaybox dead-letters list {stream.store}"
-            out.print(styled("  ", (f"{stream.set_aside_count:,} messages are set aside", "yellow"), unread))
+            out.print(
+                styled("  ", (amount(stream.set_aside_count, "message is set aside", "messages are set aside"), "yellow"), unread)
+            )
         for kind, violation in stream.violations.items():
             out.print(styled("  ", (f"{violation.count:,} {kind}", "red"), f"; the rule is: {VIOLATIONS[kind]}"))
             for example in violation.examples:

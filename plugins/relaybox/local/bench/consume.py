@@ -171,7 +171,7 @@ def run_bench_consume(
         bench_directory(console) as directory,
         open_bench_stores(directory, {}) as stores,
     ):
-        log_id = _fill(stores, messages, console)
+        log_id = fill_log(stores, messages, console)
         report = ConsumeReport(
             messages, rounds, describe_environment(stores), tuple(_take_turns(stores, log_id, messages, rounds, console))
         )
@@ -180,7 +180,7 @@ def run_bench_consume(
     return report
 
 
-def _fill(stores: BenchStores, messages: int, console: Console) -> int:
+def fill_log(stores: BenchStores, messages: int, console: Console) -> int:
     """Sends the messages and moves them; the destination's log, its visibility and statistics as autovacuum leaves them."""
     hop = stores.new_route()
     with show_progress(console) as progress:

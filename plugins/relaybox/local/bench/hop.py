@@ -28,6 +28,8 @@ from relaybox.local.bench.stores import BenchStores, bench_directory, open_bench
 from relaybox.spark.driver_options import driver_java_options
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
+
     from relaybox.hops.runners import SliceRunner
 
 WARM_UP = 0
@@ -177,23 +179,31 @@ def _threads() -> Iterator[SliceRunner]:
 
 @contextmanager
 def _spark() -> Iterator[SliceRunner]:
+    from relaybox.spark.runner import SparkRunner
+    from relaybox.spark.tasks import ContextSession
+
+    with bench_spark({}) as context:
+        yield SparkRunner(ContextSession(context))
+
+
+@contextmanager
+def bench_spark(settings: Mapping[str, str]) -> Iterator[SparkContext]:
     """A session with one task per core, its Python workers started."""
     # imported here: a measurement with threads needs no Spark and no Java
     from pyspark import SparkContext
 
     from relaybox.local.java import find_java_home
     from relaybox.spark.application import spark_conf
-    from relaybox.spark.runner import SparkRunner
-    from relaybox.spark.tasks import ContextSession
 
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    conf = spark_conf("relaybox bench hop").setMaster(f"local[{_core_count()}]").set("spark.ui.enabled", "false")
-    context = SparkContext(conf=conf.set("spark.driver.extraJavaOptions", driver_java_options()))
+    conf = spark_conf("relaybox bench").setMaster(f"local[{_core_count()}]").set("spark.ui.enabled", "false")
+    conf.set("spark.driver.extraJavaOptions", driver_java_options()).setAll(list(settings.items()))
+    context = SparkContext(conf=conf)
     try:
         context.parallelize(range(_core_count()), _core_count()).count()
-        yield SparkRunner(ContextSession(context))
+        yield context
     finally:
         context.stop()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from relaybox.amounts import amount
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, ok, warning
 
 MANY_DEAD_ROWS = 20_000
@@ -61,7 +62,7 @@ def check_dead_rows(examined: Examined) -> Iterator[Diagnosis]:
     found = examined.session.rows(_Table, _DEAD, MANY_DEAD_ROWS)
     for table in found:
         yield warning(
-            f"Table {table.name} has {table.dead:,} dead rows and {table.live:,} others.",
+            f"Table {table.name} has {amount(table.dead, 'dead row')} and {amount(table.live, 'other')}.",
             f"End transactions that are open for long, then: vacuum (analyze) {table.name};",
         )
     if not found:

@@ -1,0 +1,96 @@
+"""The rules of a route's section `derive`: what makes its messages, and of which stream.
+
+Looks at the values as they were read: one of a wrong kind is passed over here, and refused by the rule of its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from relaybox.routes.problems import Problem, show, show_name
+
+DERIVE_KEYS = (
+    "from",
+    "with",
+    "sql",
+    "version",
+    "start",
+    "sender",
+    "batch_rows",
+    "row_errors",
+    "dead_letter_limit",
+    "changed_source",
+)
+DERIVE_BATCH_ROWS = 100_000
+DEAD_LETTER_LIMIT = 100
+ROW_ERRORS = ("stop", "dead_letter")
+CHANGED_SOURCES = ("refuse", "warn")
+
+
+def derive_contradictions(routes: Mapping[str, object]) -> Iterator[Problem]:
+    """A derivation has one source, and reads a stream that the first store of its path delivers; no stream is derived from itself."""
+    for name, route in routes.items():
+        derive = _member(route, "derive")
+        if not isinstance(derive, dict):
+            continue
+        if (derive.get("with") is None) == (derive.get("sql") is None):
+            found = "neither" if derive.get("sql") is None else "both"
+            yield Problem(("routes", name, "derive"), f"got {found} of with and sql; expected one of them")
+        stream, first = derive.get("from"), _first_store(route)
+        if not isinstance(stream, str) or not isinstance(first, str):
+            continue
+        if not any(first in _delivering_stores(other) for other in _of_stream(routes, stream)):
+            text = f"got {show(stream)}, which store {show_name(first)} does not deliver"
+            yield Problem(
+                ("routes", name, "derive", "from"), f"{text}; expected a stream that arrives in the first store of the path"
+            )
+        elif _feeds_itself(routes, route):
+            text = f"got {show(stream)}, to which the derived messages come back"
+            yield Problem(("routes", name, "derive", "from"), f"{text}; expected no loop: each message would make more for ever")
+
+
+def _of_stream(routes: Mapping[str, object], stream: str) -> list[object]:
+    """The routes whose messages are read as that stream."""
+    return [route for name, route in routes.items() if (_member(route, "stream") or name) == stream]
+
+
+def _delivering_stores(route: object) -> list[object]:
+    path = _member(route, "path")
+    return path[1:] if isinstance(path, list) else []
+
+
+def _feeds_itself(routes: Mapping[str, object], derived: object) -> bool:
+    """Whether messages that are derived come back, by routes and other derivations, to the stream of which they are derived."""
+    found: list[str] = []
+    streams = [_member(_member(derived, "derive"), "from")]
+    while streams:
+        stream = streams.pop()
+        for name, route in routes.items():
+            if name in found or (_member(route, "stream") or name) != stream:
+                continue
+            if _sends_to(derived, route):
+                return True
+            found.append(name)
+            streams += [_member(_member(other, "derive"), "from") for other in routes.values() if _sends_to(other, route)]
+    return False
+
+
+def _sends_to(derived: object, route: object) -> bool:
+    """Whether a route moves messages that a derivation puts into the outbox: its own, or one with a topic of it from the same store."""
+    if not isinstance(_member(derived, "derive"), dict):
+        return False
+    return derived is route or (_first_store(derived) == _first_store(route) and not _topics(derived).isdisjoint(_topics(route)))
+
+
+def _first_store(route: object) -> object:
+    path = _member(route, "path")
+    return path[0] if isinstance(path, list) and path else None
+
+
+def _topics(route: object) -> set[str]:
+    topics = _member(route, "topics")
+    return {topic for topic in topics if isinstance(topic, str)} if isinstance(topics, list) else set()
+
+
+def _member(section: object, key: str) -> object:
+    return section.get(key) if isinstance(section, dict) else None

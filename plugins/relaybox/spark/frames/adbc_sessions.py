@@ -1,0 +1,77 @@
+"""Sessions of ADBC to a store: settings, constants of SQL, and what an error of the store means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+from relaybox import errors
+from relaybox.stores.connections import LINK_PARAMETERS, error_class
+from relaybox.stores.settings import NEWER_SETTINGS
+
+
+def quote_text(value: str) -> str:
+    """Returns a constant of SQL, whatever standard_conforming_strings is. A statement with parameters would be no COPY."""
+    return "E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+_TEXTS = {"client_encoding": "UTF8"}
+"""What ADBC takes every text for, whatever the role or the database sets."""
+
+
+_SET = """
+    select pg_catalog.set_config(s.name, s.value, {local}) from (values {values}) s (name, value)
+    where s.name not in ({newer}) or s.name in (select p.name from pg_catalog.pg_settings p)
+"""
+
+
+@contextmanager
+def open_cursor(store: str, settings: Mapping[str, str], *, autocommit: bool = True) -> Iterator[Any]:
+    """Opens a session with these settings of the server's.
+
+    Without autocommit it is one transaction: nothing lasts that the caller does not commit, and the settings end with it, so that a
+    pooler may lend the session of the server to others.
+    """
+    from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
+
+    uri = f"postgresql:///?{urlencode({'service': store, **LINK_PARAMETERS, 'application_name': 'relaybox frame'})}"
+    with dbapi.connect(uri, autocommit=autocommit) as connection, connection.cursor() as cursor:
+        cursor.execute("select pg_catalog.current_setting('quote_all_identifiers'), session_user")
+        quotes, login = cursor.fetchone()
+        if quotes == "on":
+            raise errors.StoreUnusable(
+                f"store {store}: quote_all_identifiers is on for login {login}. ADBC, which reads and writes DataFrames, then finds no "
+                "types.",
+                next_step=f"alter role {login} set quote_all_identifiers = off; or take it out of options in the service file.",
+            )
+        if not autocommit:
+            cursor.execute("set transaction isolation level read committed, read write")  # before anything has read
+        values = ", ".join(f"('{name}', '{value}')" for name, value in {**settings, **_TEXTS}.items())
+        newer = ", ".join(f"'{name}'" for name in NEWER_SETTINGS)
+        cursor.execute(_SET.format(values=values, newer=newer, local=str(not autocommit).lower()))
+        cursor.fetchall()
+        yield cursor
+
+
+@contextmanager
+def adbc_errors(store: str, doing: str) -> Iterator[None]:
+    """Turns errors of ADBC into ours, by SQLSTATE."""
+    from adbc_driver_manager import Error
+
+    try:
+        yield
+    except Error as error:
+        diagnostics = dict(error.details or [])
+        hint = diagnostics.get("PG_DIAG_MESSAGE_HINT", b"")
+        said = diagnostics.get("PG_DIAG_MESSAGE_PRIMARY", b"") or str(error).partition("DETAIL:")[0]  # which may have a row
+        kind = error_class(error.sqlstate) if error.sqlstate else errors.StoreUnreachable
+        raise kind(
+            f"store {store}: while {doing}: {' '.join(_text(said).split())}{f' ({error.sqlstate})' if error.sqlstate else ''}.",
+            next_step=_text(hint),
+        ) from error
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -1,0 +1,50 @@
+"""The subscription of a streaming query: retention, lag and `processed` know by it how far the query is."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+
+from relaybox.stores.connections import connect
+from relaybox.stores.sessions import StoreSession
+
+
+@dataclass(frozen=True)
+class QuerySubscription:
+    """Belongs to one query: another one, also a second run of it with another checkpoint, is refused.
+
+    Attributes:
+        store: the libpq service.
+        stream: the name of the stream.
+        name: of the subscription.
+        query: the id of the query, from its checkpoint.
+    """
+
+    store: str
+    stream: str
+    name: str
+    query: str
+
+    def begin(self, first: int) -> None:
+        """Subscribes, unless the query has done that before. One transaction, durable.
+
+        Args:
+            first: the first stream position that the query reads.
+
+        Raises:
+            AlreadySubscribed: the subscription belongs to another query, or to a consumer.
+            Transient, Terminal: the store refuses, or can't be asked.
+        """
+        with self._session() as session:
+            session.value("select relaybox.begin_query(%s, %s, %s, %s)", self.name, self.stream, first, self.query)
+            session.commit_durably("query_subscription")
+
+    def ack(self, through: int) -> None:
+        """Acknowledges what the query has done, through a stream position. One transaction, durable. Raises as begin()."""
+        with self._session() as session:
+            session.value("select relaybox.ack_query(%s, %s, %s)", self.name, self.query, through)
+            session.commit_durably("query_ack")
+
+    def _session(self) -> closing[StoreSession]:
+        connection = connect(self.store, application_name="relaybox frame")
+        return closing(StoreSession(connection, self.store, f"acknowledging stream {self.stream} for a query"))

@@ -1,0 +1,119 @@
+"""Ranges of a stream: pinned in the store when a query is planned, cut into partitions, and required of the store that a task reads."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyspark.sql.datasource import InputPartition
+
+from relaybox.errors import Detached, HistoryLost, NoLongerKept
+from relaybox.stores.connections import connect
+from relaybox.stores.sessions import StoreSession
+
+_RANGE = "select store_id::text, first_stream_position, last_stream_position, newest_stream_position from relaybox.stream_range(%s, %s, %s)"
+
+
+_MESSAGE = "select stream_position, message_id::text from relaybox.read_stream(%s, %s, 1)"
+
+
+class _Message(NamedTuple):
+    stream_position: int
+    message_id: str
+
+
+@dataclass(frozen=True)
+class PinnedRange:
+    """Stream positions of a store, both ends included; none if last is below first."""
+
+    store_id: str
+    first_stream_position: int
+    last_stream_position: int
+    newest_stream_position: int
+
+
+@dataclass(frozen=True)
+class StreamPartition(InputPartition):
+    """What one task reads: a range of stream positions, both ends included, of the store with this id."""
+
+    store_id: str
+    first: int
+    last: int
+
+
+def pin_range(store: str, stream: str, start: str, through: str | None) -> PinnedRange:
+    """Asks the store which stream positions a range has now. One session, one statement.
+
+    Raises:
+        UnknownStream, NoLongerKept, Detached, RequestRefused, TopicNotGranted: the store refuses.
+        Transient, Terminal: the store can't be asked.
+    """
+    with _session(store, f"planning a read of stream {stream}") as session:
+        return _range(session, stream, start, through)
+
+
+def require_range(store: str, stream: str, store_id: str, first: int, last: int, *, after: bool = False) -> None:
+    """Refuses a store that has not all of these stream positions, or is another store than the one that planned the query.
+
+    Args:
+        store: the libpq service.
+        stream: the name of the stream.
+        store_id: of the store that planned.
+        first: the first stream position.
+        last: the last one.
+        after: the messages are read already; what is kept now was kept then.
+
+    Raises:
+        HistoryLost: the store was restored or replaced.
+        NoLongerKept, Detached: retention removed messages of the range.
+        Transient, Terminal: as pin_range().
+    """
+    doing = f"{'after' if after else 'before'} reading stream positions {first} to {last} of stream {stream}"
+    with _session(store, doing) as session:
+        newest = _range(session, stream, "latest", None)
+        where = f"store {store}, stream {stream}"
+        if newest.store_id != store_id:
+            raise HistoryLost(
+                f"{where}: this is store {newest.store_id}, the query was planned for store {store_id}.",
+                next_step="Correct the section of the store in the service file of each executor. A streaming query whose store was made "
+                "anew needs a new checkpoint.",
+            )
+        if newest.newest_stream_position < last:
+            raise HistoryLost(
+                f"{where}: the stream ends at stream position {newest.newest_stream_position}, the query has planned or read through "
+                f"{last}. The store went back in time: it was restored, or failed over and lost commits.",
+                next_step="Find out what was restored (relaybox status). Then begin the query with a new checkpoint, at the stream "
+                "position from which its results are to be made again.",
+            )
+        if first <= last:
+            _range(session, stream, str(first), str(last))
+
+
+def read_message_id(store: str, stream: str, position: int) -> str | None:
+    """The id of the message at a stream position; None if the store keeps it no more, or there is none. One session, one statement.
+
+    Raises:
+        UnknownStream, TopicNotGranted, Transient, Terminal: as pin_range().
+    """
+    if position < 1:
+        return None
+    with _session(store, f"reading stream position {position} of stream {stream}") as session:
+        try:
+            found = session.row_if_any(_Message, _MESSAGE, stream, position - 1)
+        except (NoLongerKept, Detached):
+            return None
+    return None if found is None or found.stream_position != position else found.message_id
+
+
+def cut_range(store_id: str, first: int, last: int, messages: int) -> list[StreamPartition]:
+    """Partitions of so many stream positions each, in order."""
+    return [StreamPartition(store_id, start, min(last, start + messages - 1)) for start in range(first, last + 1, messages)]
+
+
+def _range(session: StoreSession, stream: str, start: str, through: str | None) -> PinnedRange:
+    return session.row(PinnedRange, _RANGE, stream, start, through)
+
+
+def _session(store: str, doing: str) -> closing[StoreSession]:
+    return closing(StoreSession(connect(store, application_name="relaybox frame"), store, doing))

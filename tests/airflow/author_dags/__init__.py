@@ -1,0 +1,1 @@
+"""A folder of files that a running scheduler reads."""

@@ -1,0 +1,385 @@
+"""The steps of a derivation in the store: an attempt on record before it begins, and one transaction that sends and acknowledges."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import pyarrow as pa
+import pytest
+
+from relaybox.errors import DerivationFailed, LaneLost, RelayboxError, SenderRefused, StoreUnusable
+from relaybox.failpoints import DERIVE_FAILPOINTS
+from relaybox.spark.derivations.ledger import Attempt, Ledger, open_ledger
+from relaybox.spark.derivations.publishing import Published, Sending, send
+from relaybox.spark.derivations.source import load_source
+from tests.support.backups import Backups
+from tests.support.cli import invoke
+from tests.support.derivations import HERE, ROUTE, STORE, SUBSCRIPTION, DerivedWorld
+from tests.support.killed_child import kill_at
+from tests.support.patience import patience
+from tests.support.streams import STREAM, deliver
+from tests.support.world import STORES, World, wait_until
+
+
+@pytest.fixture
+def delays(world: World) -> DerivedWorld:
+    derived = DerivedWorld(world)
+    derived.configure(**{"with": f"{HERE}:copies"})
+    world.initialise()
+    return derived
+
+
+@contextmanager
+def ledger(delays: DerivedWorld) -> Iterator[Ledger]:
+    """Of a derivation that has begun."""
+    with open_ledger(delays.route, delays.derivation) as opened:
+        opened.begin(load_source(delays.derivation, route=ROUTE))
+        yield opened
+
+
+def sending(attempt: Attempt) -> Sending:
+    return Sending(
+        STORE,
+        ROUTE,
+        1,
+        STREAM,
+        ROUTE,
+        (ROUTE,),
+        attempt.derivation_id,
+        attempt.attempt,
+        attempt.token,
+        attempt.firsts[0],
+        attempt.lasts[-1],
+    )
+
+
+def rows(attempt: Attempt, prefix: str = "late ") -> list[pa.RecordBatch]:
+    positions = [one for first, last in zip(attempt.firsts, attempt.lasts, strict=True) for one in range(first, last + 1)]
+    return [pa.RecordBatch.from_pydict({"stream_position": positions, "payload": [f"{prefix}m{one}" for one in positions]})]
+
+
+def derive_all(delays: DerivedWorld, max_count: int = 4) -> None:
+    with ledger(delays) as opened:
+        while attempt := opened.begin_attempt(max_count, "test"):
+            send(sending(attempt), rows(attempt))
+
+
+def fail_then_derive(delays: DerivedWorld) -> None:
+    with ledger(delays) as opened:
+        attempt = opened.begin_attempt(4, "test")
+        assert attempt is not None
+        opened.fail(attempt, "a reason", dead_letter=False)
+    derive_all(delays)
+
+
+@pytest.mark.parametrize("step", DERIVE_FAILPOINTS)
+def test_g3_a_derivation_that_is_killed_at_any_step_derives_from_each_message_once(
+    delays: DerivedWorld, tmp_path: Path, step: str
+) -> None:
+    """Each attempt that published did so as a whole; what was lost with the others is on record."""
+    deliver(delays.world, 10)
+    work = fail_then_derive if step.startswith("derive_failure") else derive_all
+    kill_at(step, tmp_path, lambda: work(delays))
+    derive_all(delays)
+    assert delays.sent() == [f"late m{number}" for number in range(1, 11)]
+    assert delays.done() == 10
+    published = [positions for _, state, positions, *_ in delays.attempts() if state == "published"]
+    assert published == ["{[1,5)}", "{[5,9)}", "{[9,11)}"]
+    others = [state for _, state, *_ in delays.attempts() if state != "published"]
+    is_before = step in ("derive_version.committing", "derive_version.committed", "derive_attempt.committing", "derive.committed")
+    assert others == ([] if is_before else ["failed"] if step == "derive_failure.committed" else ["superseded"])
+
+
+def test_g3_tasks_of_one_attempt_send_once(delays: DerivedWorld) -> None:
+    """Speculation, or a stage that runs again with other rows: the second one waits for the first one's transaction."""
+    deliver(delays.world, 3)
+    with ledger(delays) as opened:
+        attempt = opened.begin_attempt(10, "test")
+        assert attempt is not None
+        with ThreadPoolExecutor(4) as pool:
+            done = list(pool.map(lambda number: send(sending(attempt), rows(attempt, f"{number} ")), range(4)))
+    assert sorted(one.now for one in done) == [False, False, False, True]
+    assert {one.derived_count for one in done} == {3}
+    (prefix,) = {payload.split()[0] for payload in delays.sent()}
+    assert delays.sent() == [f"{prefix} m{number}" for number in (1, 2, 3)]
+
+
+def test_g3_an_attempt_that_a_later_one_ended_sends_nothing(delays: DerivedWorld) -> None:
+    """Also one whose messages the later one has derived from, and one that has failed."""
+    deliver(delays.world, 3)
+    with ledger(delays) as opened:
+        first = opened.begin_attempt(10, "test")
+        second = opened.begin_attempt(10, "test")
+        assert first is not None
+        assert second is not None
+        with pytest.raises(LaneLost, match=r"attempt 1 of derivation delays, version 1 was ended at .*: it is superseded"):
+            send(sending(first), rows(first))
+        assert send(sending(second), rows(second)) == Published(3)
+        with pytest.raises(LaneLost, match="superseded"):
+            send(sending(first), rows(first))
+        deliver(delays.world, 1)
+        failed = opened.begin_attempt(10, "test")
+        assert failed is not None
+        opened.fail(failed, "a reason", dead_letter=False)
+        with pytest.raises(LaneLost, match="it is failed"):
+            send(sending(failed), rows(failed))
+    assert delays.sent() == ["late m1", "late m2", "late m3"]
+
+
+def test_messages_that_somebody_else_has_fetched_are_an_error_and_no_end(delays: DerivedWorld) -> None:
+    """A run that found nothing to do would end with 0 while they wait."""
+    deliver(delays.world, 3)
+    with ledger(delays) as opened:
+        delays.world.query(STORE, f"select from relaybox.fetch('{SUBSCRIPTION}', 2, worker => 'a person')")
+        with pytest.raises(LaneLost, match="lane 1 is leased to worker a person until"):
+            opened.begin_attempt(10, "test")
+        opened.session.rollback()
+        delays.world.query(STORE, f"select from relaybox.fetch('{SUBSCRIPTION}', 2, worker => 'a person')")
+        delays.world.query(
+            STORE, f"select relaybox.release('{SUBSCRIPTION}', (select token from relaybox_internal.lane_cursors))"
+        )
+    derive_all(delays)
+    assert delays.sent() == ["late m1", "late m2", "late m3"]
+
+
+def test_g3_an_attempt_of_an_ended_version_sends_nothing(delays: DerivedWorld) -> None:
+    deliver(delays.world, 3)
+    with ledger(delays) as opened:
+        attempt = opened.begin_attempt(10, "test")
+        assert attempt is not None
+        delays.configure(**{"with": f"{HERE}:copies", "version": 2})
+        with ledger(delays):
+            with pytest.raises(LaneLost, match="superseded"):
+                send(sending(attempt), rows(attempt))
+            with pytest.raises(RelayboxError, match="version 1 of the derivation of route delays, ended at"):
+                opened.begin_attempt(10, "test")
+    assert delays.sent() == []
+
+
+def test_g11_a_task_of_an_attempt_that_the_restored_store_does_not_know_sends_nothing(
+    delays: DerivedWorld, backups: Backups
+) -> None:
+    """Another attempt has the same number there, and other messages."""
+    deliver(delays.world, 3)
+    with ledger(delays):
+        pass
+    early = backups.take(STORE)
+    with ledger(delays) as opened:
+        lost = opened.begin_attempt(10, "test")
+    assert lost is not None
+    backups.restore(STORE, early)
+    deliver(delays.world, 2)
+    with ledger(delays) as opened:
+        known = opened.begin_attempt(10, "test")
+        assert known is not None
+        assert known.attempt == lost.attempt
+        with pytest.raises(LaneLost, match="the store does not know this attempt 1"):
+            send(sending(lost), rows(lost, "lost "))
+        opened.fail(lost, "a reason", dead_letter=False)
+        assert send(sending(known), rows(known)).now
+    assert delays.sent() == [f"late m{number}" for number in range(1, known.message_count + 1)]
+
+
+def test_g3_a_new_version_takes_the_dead_letters_of_the_one_before_over(delays: DerivedWorld) -> None:
+    """The mended function has a higher version: what the one before could not derive is redriven to it."""
+    deliver(delays.world, 6)
+    with ledger(delays) as opened:
+        for _ in (1, 2):
+            attempt = opened.begin_attempt(1, "test")
+            assert attempt is not None
+            opened.fail(attempt, "a mistake", dead_letter=True)
+    derive_all(delays)
+    delays.world.query(
+        STORE, "select relaybox.redrive('derive.delays.v1', 'mended', min(dead_letter_id)) from relaybox.dead_letters"
+    )
+    delays.configure(**{"with": f"{HERE}:copies", "version": 2})
+    derive_all(delays)
+    assert delays.sent() == ["late m3", "late m4", "late m5", "late m6", "late m1"]
+    assert delays.world.query(STORE, "select relaybox.redrive('derive.delays.v2', 'mended')") == [(1,)]
+    derive_all(delays)
+    assert delays.sent()[5:] == ["late m2"]
+    assert delays.done() == 6
+
+
+def test_g3_a_new_version_that_derives_from_a_dead_letter_anyway_does_so_once(delays: DerivedWorld) -> None:
+    deliver(delays.world, 3)
+    with ledger(delays) as opened:
+        attempt = opened.begin_attempt(1, "test")
+        assert attempt is not None
+        opened.fail(attempt, "a mistake", dead_letter=True)
+    delays.configure(**{"with": f"{HERE}:copies", "version": 2, "start": "1"})
+    derive_all(delays)
+    assert delays.sent() == ["late m1", "late m2", "late m3"]
+    resolved = "select state, resolved_reason from relaybox_internal.dead_letter"
+    assert delays.world.query(STORE, resolved) == [
+        ("dropped", "version 2 of the derivation of route delays derives from it again")
+    ]
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_g3_a_new_version_in_a_replay_begins_after_all_that_was_derived(delays: DerivedWorld, is_ended: bool) -> None:
+    deliver(delays.world, 6)
+    derive_all(delays)
+    delays.world.query(STORE, f"select relaybox.replay('{SUBSCRIPTION}', '2', 'again')")
+    if is_ended:
+        delays.world.query(STORE, f"select relaybox.unsubscribe('{SUBSCRIPTION}', 'a mistake')")
+    delays.configure(**{"with": f"{HERE}:copies", "version": 2})
+    deliver(delays.world, 1)
+    with ledger(delays) as opened:
+        attempt = opened.begin_attempt(10, "test")
+    assert attempt is not None
+    assert (attempt.firsts, attempt.lasts) == ([7], [7])
+
+
+def test_an_attempt_that_begins_while_another_one_publishes_waits_for_it(
+    delays: DerivedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both lock the attempt, then the lane: neither ends the other by a deadlock."""
+    deliver(delays.world, 6)
+    publishing = Event()
+
+    def is_waiting() -> bool:
+        return bool(
+            delays.world.value(
+                STORE, "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query ~ 'begin_der'"
+            )
+        )
+
+    def wait(failpoint: str, _: object) -> None:
+        if failpoint == "derive.inserted":
+            publishing.set()
+            wait_until(is_waiting, "the second attempt waits for the first one's lock")
+
+    monkeypatch.setattr("relaybox.spark.derivations.publishing.reach", wait)
+    with ledger(delays) as opened, ThreadPoolExecutor(1) as pool:
+        first = opened.begin_attempt(3, "test")
+        assert first is not None
+        sent = pool.submit(send, sending(first), rows(first))
+        assert publishing.wait(patience(30))
+        second = opened.begin_attempt(3, "test")
+        assert sent.result().now
+        assert second is not None
+        assert (second.firsts, second.lasts) == ([4], [6])
+
+
+def test_a_sender_that_somebody_has_declared_is_refused(delays: DerivedWorld) -> None:
+    """Its messages carry indexes, and the next store would set aside those that have none."""
+    deliver(delays.world, 3)
+    delays.world.query(STORE, f"select relaybox.declare_sender('{ROUTE}', 'gapless')")
+    with pytest.raises(SenderRefused, match="sender delays is declared gapless in this store"):
+        derive_all(delays)
+    assert (delays.sent(), delays.done()) == ([], 0)
+
+
+def test_g1_messages_that_the_outbox_refuses_are_sent_neither_in_part_nor_acknowledged(delays: DerivedWorld) -> None:
+    deliver(delays.world, 3)
+    with ledger(delays) as opened:
+        attempt = opened.begin_attempt(10, "test")
+        assert attempt is not None
+        bad = pa.RecordBatch.from_pydict({"payload": ["a secret", "b"], "key": ["k", "x" * 201]})
+        with pytest.raises(
+            DerivationFailed, match=r"derived from stream positions 1 to 3: .*key_at_most_200_characters"
+        ) as refused:
+            send(sending(attempt), [bad])
+        assert "secret" not in str(refused.value), "viewers read why an attempt failed"
+        for row in ({"payload": [None]}, {"payload": ["a\0b"]}, {"payload": ["a"], "headers": ["no JSON"]}):
+            with pytest.raises(DerivationFailed, match="the outbox refuses a message"):
+                send(sending(attempt), [pa.RecordBatch.from_pydict(row)])
+    assert (delays.sent(), delays.done()) == ([], 0)
+    derive_all(delays)
+    assert delays.sent() == ["late m1", "late m2", "late m3"]
+
+
+def test_g1_a_trigger_of_others_that_drops_messages_is_an_error(delays: DerivedWorld) -> None:
+    deliver(delays.world, 3)
+    delays.world.query(
+        STORE,
+        "create function public.drop_some() returns trigger language plpgsql as "
+        "$$ begin if new.payload = 'late m2' then return null; end if; return new; end $$",
+    )
+    delays.world.query(
+        STORE, "create trigger drop_some before insert on relaybox.outbox for each row execute function public.drop_some()"
+    )
+    with pytest.raises(DerivationFailed, match="2 of 3 derived messages of route delays were inserted"):
+        derive_all(delays)
+    assert (delays.sent(), delays.done()) == ([], 0)
+
+
+def test_where_walks_from_a_message_to_what_was_derived_from_it_and_back(delays: DerivedWorld) -> None:
+    """Over both routes, by the ids alone, and with a login that sees no header."""
+    world = delays.world
+    world.send("a", "b", "c")
+    world.transfer(world.first_hop)
+    with ledger(delays) as opened:
+        attempt = opened.begin_attempt(10, "test")
+        assert attempt is not None
+        twice = pa.RecordBatch.from_pydict({"stream_position": [1, 2, 2], "payload": ["late a", "late b", "later b"]})
+        send(sending(attempt), [twice])
+    for hop in delays.route.hops:
+        world.transfer(hop)
+    causes = [str(one) for (one,) in world.query("airline", "select message_id from relaybox.outbox order by seq")]
+    made = [str(one) for (one,) in world.query(STORE, "select message_id from relaybox.outbox order by seq")]
+    with logged_in_as(world, "relaybox_viewer"):
+        traces = [invoke("where", one, "--json").document["traces"][0] for one in causes]
+        derived = [invoke("where", one, "--json").document["traces"][0] for one in made]
+        shown = invoke("where", causes[1]).stdout
+    found = [trace["hops"][0]["delivered"]["derived"] for trace in traces]
+    assert [one["message_ids"] for (one,) in found] == [made[:1], made[1:], []]
+    assert {(one["route"], one["version"], one["attempt"], one["derived_count"]) for (one,) in found} == {(ROUTE, 1, 1, 3)}
+    assert [(one["derived_from"]["first_stream_position"], one["derived_from"]["message_id"]) for one in derived] == [
+        (1, causes[0]),
+        (2, causes[1]),
+        (2, causes[1]),
+    ]
+    assert [hop["stage"] for hop in derived[0]["hops"]] == ["received"]
+    assert f"derived from by route delays, version 1, attempt 1, which sent 3 messages: {made[1]}, {made[2]}" in " ".join(
+        shown.split()
+    )
+    assert all(trace["derived_from"] is None for trace in traces)
+
+
+@contextmanager
+def logged_in_as(world: World, *roles: str) -> Iterator[None]:
+    """Meanwhile the sections of all stores have a login with these roles."""
+    login, path = f"login_{os.getpid()}", Path(os.environ["PGSERVICEFILE"])
+    text = path.read_text(encoding="utf-8")
+    for store in STORES:
+        world.query(store, f"create role {login} login password 'x' in role {', '.join(roles)}")
+    try:
+        path.write_text(re.sub(r"(?m)^user=.*$", f"user={login}\npassword=x", text), encoding="utf-8")
+        yield
+    finally:
+        path.write_text(text, encoding="utf-8")
+        for store in STORES:
+            world.query(store, f"drop owned by {login}")
+            world.query(store, f"drop role {login}")
+
+
+def test_a_login_needs_the_roles_of_driver_producer_and_consumer(delays: DerivedWorld) -> None:
+    deliver(delays.world, 3)
+    with logged_in_as(delays.world, "relaybox_driver"), pytest.raises(StoreUnusable, match="permission denied"):
+        derive_all(delays)
+    with logged_in_as(delays.world, "relaybox_driver", "relaybox_producer", "relaybox_consumer"):
+        derive_all(delays)
+    assert delays.sent() == ["late m1", "late m2", "late m3"]
+
+
+def test_g3_a_store_that_was_restored_derives_again_what_it_lost_with_the_same_ids(
+    delays: DerivedWorld, backups: Backups
+) -> None:
+    """Ledger, acknowledgement and outbox are in one database, so they go back together."""
+    deliver(delays.world, 6)
+    early = backups.take(STORE)
+    derive_all(delays)
+    ids = "select message_id, payload from relaybox.outbox order by seq"
+    before = delays.world.query(STORE, ids)
+    backups.restore(STORE, early)
+    assert delays.sent() == []
+    derive_all(delays, max_count=5)
+    assert delays.world.query(STORE, ids) == before

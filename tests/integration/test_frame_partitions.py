@@ -1,0 +1,168 @@
+"""A partition of a frame into an outbox: whoever writes it, however often, its messages are sent once."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from relaybox.errors import PutChanged, SenderRefused, StoreFailed
+from relaybox.failpoints import FRAME_FAILPOINTS
+from relaybox.local.clusters import Cluster
+from relaybox.local.pgbouncer import PgBouncer
+from relaybox.spark.frames.outbox_writer import Partition, complete_write, send_partition
+from relaybox.spark.frames.write_options import WriteOptions
+from tests.support.killed_child import kill_at
+from tests.support.services import break_service
+from tests.support.streams import STREAM
+from tests.support.world import World
+
+OUTBOX = "airline"
+SENT = "select payload from relaybox.outbox order by seq"
+OPTIONS = WriteOptions(OUTBOX, "job", STREAM, "w1", numbered=False)
+FIRST = Partition("write/w1", "00000000-0000-0000-0000-000000000001", 0)
+
+
+def sent(world: World) -> list[str]:
+    return [payload for (payload,) in world.query(OUTBOX, SENT)]
+
+
+def batches(*payloads: str) -> list[pa.RecordBatch]:
+    return [pa.RecordBatch.from_pydict({"payload": [payload]}) for payload in payloads]
+
+
+@pytest.mark.parametrize("step", FRAME_FAILPOINTS)
+def test_g3_a_task_that_is_killed_at_any_step_sends_its_partition_once(world: World, tmp_path: Path, step: str) -> None:
+    kill_at(step, tmp_path, lambda: send_partition(OPTIONS, FIRST, batches("a", "b", "c")))
+    done = send_partition(OPTIONS, FIRST, batches("a", "b", "c"))
+    assert (done.messages, done.sent_now) == (3, step != "frame.committed")
+    assert sent(world) == ["a", "b", "c"]
+
+
+def test_g3_tasks_that_run_twice_at_once_send_once(world: World) -> None:
+    """Speculation: the second one waits for the first one's transaction."""
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: send_partition(OPTIONS, FIRST, batches("a", "b")), range(4)))
+    assert sorted(one.sent_now for one in done) == [False, False, False, True]
+    assert sent(world) == ["a", "b"]
+
+
+ANOTHER_RUN = "00000000-0000-0000-0000-000000000002"
+
+
+def test_g3_a_run_with_other_partitions_sends_nothing_after_the_first_that_differs(world: World) -> None:
+    """Of a write that is complete, and of one that is not; an empty partition differs too."""
+    send_partition(OPTIONS, FIRST, batches("a", "b"))
+    again = replace(FIRST, run=ANOTHER_RUN)
+    with pytest.raises(PutChanged, match=r"partition 1 of write write/w1 of sender job had 2 messages"):
+        send_partition(OPTIONS, again, batches("a"))
+    with pytest.raises(PutChanged, match=r"these are 0 messages"):
+        send_partition(OPTIONS, again, [])
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(send_partition, OPTIONS, replace(again, number=1), batches("b"))
+        send_partition(OPTIONS, replace(FIRST, number=1), batches("c"))
+        assert not waiting.done()
+        with pytest.raises(PutChanged, match="has 2 partitions, this run has 1"):
+            complete_write(OPTIONS, FIRST.write_id, FIRST.run, 1)
+        complete_write(OPTIONS, FIRST.write_id, FIRST.run, 2)
+        assert not send_partition(OPTIONS, again, batches("a", "b")).sent_now
+        with pytest.raises(PutChanged, match=r"partition 2 of write .* had 1 messages"):
+            waiting.result()
+    assert not send_partition(OPTIONS, replace(again, number=1), batches("c")).sent_now
+    with pytest.raises(PutChanged, match=r"is complete with 2 partitions; this is partition 3"):
+        send_partition(OPTIONS, replace(again, number=2), batches("d"))
+    assert sent(world) == ["a", "b", "c"]
+
+
+def test_g5_partitions_are_sent_in_their_order_whatever_order_they_run_in(world: World) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: send_partition(OPTIONS, replace(FIRST, number=number), batches(str(number))), (3, 1, 2, 0)))
+    assert sent(world) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("other", [{"topic": "crew"}, {"names": ["key", "payload"]}])
+def test_g3_another_topic_or_another_column_is_no_repeat(world: World, other: dict[str, Any]) -> None:
+    def rows(names: list[str]) -> list[pa.RecordBatch]:
+        return [pa.RecordBatch.from_arrays([pa.array(["a"]), pa.array(["b"])], names=names)]
+
+    send_partition(OPTIONS, FIRST, rows(["payload", "key"]))
+    with pytest.raises(PutChanged):
+        send_partition(replace(OPTIONS, topic=other.get("topic", STREAM)), FIRST, rows(other.get("names", ["payload", "key"])))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["client_encoding = 'LATIN1'", "default_transaction_read_only = on", "default_transaction_isolation = 'serializable'"],
+)
+def test_settings_of_a_role_change_no_message(world: World, setting: str) -> None:
+    odd = ["é ü 😀", "", "\\N"]
+    world.query(OUTBOX, f"alter role current_user set {setting}")
+    try:
+        send_partition(OPTIONS, FIRST, batches(*odd))
+    finally:
+        with world.session(OUTBOX, autocommit=True) as session, session.cursor() as cursor:
+            cursor.execute("set default_transaction_read_only = off")
+            cursor.execute(f"alter role current_user reset {setting.split(maxsplit=1)[0]}")
+    assert sent(world) == odd
+
+
+def test_g3_a_restored_store_gets_the_same_ids_again(world: World) -> None:
+    ids = "select message_id from relaybox.outbox order by seq"
+    send_partition(OPTIONS, FIRST, batches("a", "b"))
+    before = world.query(OUTBOX, ids)
+    world.query(OUTBOX, "delete from relaybox.outbox")
+    world.query(OUTBOX, "delete from relaybox_internal.frame_partition")
+    send_partition(OPTIONS, FIRST, batches("a", "b"))
+    assert world.query(OUTBOX, ids) == before
+
+
+def test_g1_rows_that_the_outbox_refuses_are_sent_neither_in_part_nor_later(world: World) -> None:
+    bad = [pa.RecordBatch.from_pydict({"payload": ["a", "b"], "key": ["k", "x" * 201]})]
+    with pytest.raises(StoreFailed, match="key_at_most_200_characters"):
+        send_partition(OPTIONS, FIRST, bad)
+    assert sent(world) == []
+    assert send_partition(OPTIONS, FIRST, batches("a")).sent_now
+    with pytest.raises(PutChanged, match="RB024"):
+        send_partition(OPTIONS, FIRST, batches("b"))
+
+
+def test_a_sender_of_another_role_is_refused(world: World) -> None:
+    role = f"frame_writer_{os.getpid()}"
+    world.query(OUTBOX, f"create role {role} login password 'secret' in role relaybox_producer")
+    path = Path(os.environ["PGSERVICEFILE"])
+    text = path.read_text(encoding="utf-8")
+    try:
+        world.query(OUTBOX, "select relaybox_internal.bind_senders(true)")
+        path.write_text(re.sub(r"(?m)^user=.*$", f"user={role}\npassword=secret", text), encoding="utf-8")
+        with pytest.raises(SenderRefused, match="may not speak for sender job"):
+            send_partition(OPTIONS, FIRST, batches("a"))
+        path.write_text(text, encoding="utf-8")
+        world.query(OUTBOX, f"select relaybox_internal.bind_sender('job', '{role}')")
+        path.write_text(re.sub(r"(?m)^user=.*$", f"user={role}\npassword=secret", text), encoding="utf-8")
+        assert send_partition(OPTIONS, FIRST, batches("a")).sent_now
+    finally:
+        path.write_text(text, encoding="utf-8")
+        world.query(OUTBOX, f"drop owned by {role}")
+        world.query(OUTBOX, f"drop role {role}")
+
+
+def test_partitions_are_sent_through_a_pooler(world: World, clusters: Mapping[str, Cluster]) -> None:
+    """They share one session of the server, which keeps neither a table nor a setting of theirs."""
+    pooler = PgBouncer(clusters[OUTBOX], "transaction", pool_size=1)
+    pooler.start()
+    try:
+        break_service(OUTBOX, port=str(pooler.port))
+        for number in range(3):
+            assert send_partition(OPTIONS, replace(FIRST, number=number), batches("a", "b")).sent_now
+        assert world.value(OUTBOX, "show lock_timeout") == "0"
+        assert sent(world) == ["a", "b"] * 3
+    finally:
+        break_service(OUTBOX, port=str(clusters[OUTBOX].port))
+        pooler.remove()

@@ -1,0 +1,166 @@
+"""An export of the stream flights at the store hub into a table of each format, and what is in its versions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import yaml
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Table
+
+from relaybox.routes import Export, load_routes
+from relaybox.spark.lake.exporting import Exported, export_stream
+from tests.support.patience import patience
+from tests.support.world import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STORE = "hub"
+EXPORT = "flights_lake"
+SUBSCRIPTION = f"export.{EXPORT}"
+TABLE = "lake.flights"
+CATALOG = "PYICEBERG_CATALOG__DEFAULT__URI"
+
+
+class InProcess:
+    """Runs tasks in this process, one after the other, so that a child of a test has all steps of an export and no JVM."""
+
+    application = "in-process"
+
+    @property
+    def dataframes(self) -> SparkSession:
+        raise NotImplementedError
+
+    def collect(self, description: str, items: Sequence[Any], task: Callable[[Any], Any]) -> list[Any]:
+        return [task(item) for item in items]
+
+    @contextmanager
+    def described(self, description: str) -> Iterator[None]:
+        yield
+
+    def remove_directory(self, directory: str) -> None:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Lake:
+    """The stores of a test, and the table of its export. An Iceberg table is in the catalog that the environment names."""
+
+    world: World
+    path: str
+    format: str = "delta"
+
+    @property
+    def export(self) -> Export:
+        return self.world.routes.export(EXPORT)
+
+    def configure(self, **keys: object) -> None:
+        """Writes relaybox.yaml with the export; stores need no init for that."""
+        document = yaml.safe_load(self.world.path.read_text(encoding="utf-8"))
+        given = {
+            "stream": "flights",
+            "store": STORE,
+            "to": self.format,
+            "path": self.path,
+            "batch_messages": 10,
+            "file_messages": 4,
+        }
+        if self.format == "iceberg":
+            given["table"] = TABLE
+        document["exports"] = {EXPORT: given | keys}
+        self.world.path.write_text(yaml.safe_dump(document), encoding="utf-8")
+
+    def run(self) -> Exported:
+        return export_stream(self.export, InProcess())
+
+    def kill_at(self, step: str) -> None:
+        """The same in a process of its own, since deltalake lives in no forked one; it gets SIGKILL where it first reaches the step."""
+        with self._begun(f"{step}=kill") as run:
+            _, errors = run.communicate(timeout=patience(60))
+        assert run.returncode == -signal.SIGKILL, f"not killed at {step}: {errors}"
+
+    @contextmanager
+    def stopped_at(self, step: str) -> Iterator[list[str]]:
+        """A run in a process of its own that stands still where it first reaches the step, and goes on when the block ends.
+
+        Then the list has what it said about its failure, if it failed.
+        """
+        said: list[str] = []
+        with self._begun(f"{step}=stop") as run:
+            _, status = os.waitpid(run.pid, os.WUNTRACED)
+            assert os.WIFSTOPPED(status), f"not stopped at {step}"
+            try:
+                yield said
+            finally:
+                run.send_signal(signal.SIGCONT)
+                said.append(run.communicate(timeout=patience(60))[1])
+
+    def _begun(self, failpoints: str) -> subprocess.Popen[str]:
+        environment = {**os.environ, "RELAYBOX_FAILPOINTS": failpoints, "RELAYBOX_ENVIRONMENT": "test"}
+        environment["RELAYBOX_FAILPOINTS_DIRECTORY"] = str(self.world.path.parent)
+        command = [sys.executable, "-m", "tests.support.lake", str(self.world.path)]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def iceberg(self) -> Table:
+        return load_catalog("default", uri=os.environ[CATALOG]).load_table(TABLE)
+
+    def rows(self, version: int | None = None) -> list[dict[str, Any]]:
+        """Of a version, in the order of the stream, with the columns of a message."""
+        table: pa.Table
+        if self.format == "iceberg":
+            iceberg = self.iceberg()
+            numbers = {snapshot.sequence_number: snapshot.snapshot_id for snapshot in iceberg.snapshots()}
+            if version == 0:
+                return []
+            table = iceberg.scan(snapshot_id=None if version is None else numbers[version]).to_arrow()
+        else:
+            table = DeltaTable(self.path, version=version).to_pyarrow_table()
+        return table.sort_by("stream_position").to_pylist()
+
+    def version(self) -> int:
+        """The newest one, as the format counts."""
+        return self.iceberg().last_sequence_number if self.format == "iceberg" else DeltaTable(self.path).version()
+
+    def positions_of_versions(self) -> list[list[int]]:
+        """The stream positions of each version, with repetitions if it had any."""
+        return [[row["stream_position"] for row in self.rows(version)] for version in range(self.version() + 1)]
+
+    def named_files(self) -> set[str]:
+        """The files of the newest version, below the path of the table."""
+        if self.format == "iceberg":
+            uris = [task.file.file_path.removeprefix("file://") for task in self.iceberg().scan().plan_files()]
+        else:
+            uris = DeltaTable(self.path).file_uris()
+        return {str(Path(uri).relative_to(self.path)) for uri in uris}
+
+    def found_files(self) -> set[str]:
+        """The files of messages that are there, below the path of the table."""
+        return {str(path.relative_to(self.path)) for path in Path(self.path).rglob("*.parquet")}
+
+    def done(self) -> int:
+        """What the store knows as acknowledged."""
+        done: int = self.world.value(STORE, "select done_stream_position from relaybox.lag(%s)", SUBSCRIPTION)
+        return done
+
+    def stream(self) -> list[tuple[Any, ...]]:
+        """The messages of the stream, as the store has them."""
+        return self.world.query(
+            STORE,
+            "select stream_position, topic, sender, key, payload, payload_bytes, headers::text, sent_at, message_id::text, epoch, index, "
+            "clock::text, hop, log_position from relaybox.read_stream('flights', 0, 1000000) order by stream_position",
+        )
+
+
+if __name__ == "__main__":
+    export_stream(load_routes(sys.argv[1]).export(EXPORT), InProcess())
