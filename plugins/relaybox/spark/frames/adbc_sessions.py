@@ -38,6 +38,8 @@ def open_cursor(store: str, settings: Mapping[str, str], *, autocommit: bool = T
 
     uri = f"postgresql:///?{urlencode({'service': store, **LINK_PARAMETERS, 'application_name': 'relaybox frame'})}"
     with dbapi.connect(uri, autocommit=autocommit) as connection, connection.cursor() as cursor:
+        if not autocommit:
+            cursor.execute("set transaction isolation level read committed, read write")  # before anything has read
         cursor.execute("select pg_catalog.current_setting('quote_all_identifiers'), session_user")
         quotes, login = cursor.fetchone()
         if quotes == "on":
@@ -46,8 +48,6 @@ def open_cursor(store: str, settings: Mapping[str, str], *, autocommit: bool = T
                 "types.",
                 next_step=f"alter role {login} set quote_all_identifiers = off; or take it out of options in the service file.",
             )
-        if not autocommit:
-            cursor.execute("set transaction isolation level read committed, read write")  # before anything has read
         values = ", ".join(f"('{name}', '{value}')" for name, value in {**settings, **_TEXTS}.items())
         newer = ", ".join(f"'{name}'" for name in NEWER_SETTINGS)
         cursor.execute(_SET.format(values=values, newer=newer, local=str(not autocommit).lower()))
