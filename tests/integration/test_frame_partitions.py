@@ -13,11 +13,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from relaybox.errors import PutChanged, SenderRefused, StoreFailed
+from relaybox.errors import PutChanged, SenderRefused, SparkFailed, StoreFailed
 from relaybox.failpoints import FRAME_FAILPOINTS
 from relaybox.local.clusters import Cluster
 from relaybox.local.pgbouncer import PgBouncer
-from relaybox.spark.frames.outbox_writer import Partition, complete_write, send_partition
+from relaybox.spark.frames.held_rows import MAX_HELD_MIB, held_partitions, hold
+from relaybox.spark.frames.sending import Partition, Sent, complete_write, send_partition, send_write
 from relaybox.spark.frames.write_options import WriteOptions
 from tests.support.killed_child import kill_at
 from tests.support.services import break_service
@@ -79,6 +80,58 @@ def test_g3_a_run_with_other_partitions_sends_nothing_after_the_first_that_diffe
     with pytest.raises(PutChanged, match=r"is complete with 2 partitions; this is partition 3"):
         send_partition(OPTIONS, replace(again, number=2), batches("d"))
     assert sent(world) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("step", FRAME_FAILPOINTS)
+def test_g3_a_driver_that_is_killed_at_any_step_of_an_atomic_write_sends_all_or_nothing(
+    world: World, tmp_path: Path, step: str
+) -> None:
+    def write() -> list[Sent]:
+        return send_write(OPTIONS, FIRST.write_id, FIRST.run, [batches("a", "b"), [], batches("c")])
+
+    kill_at(step, tmp_path, write)
+    assert sent(world) == (["a", "b", "c"] if step == "frame.committed" else [])
+    assert [one.sent_now for one in write()] == [step != "frame.committed"] * 3
+    assert sent(world) == ["a", "b", "c"]
+
+
+def test_g3_an_atomic_write_of_which_one_partition_differs_sends_nothing(world: World) -> None:
+    """Also of a write that another run has sent in part, by partitions."""
+    send_partition(OPTIONS, FIRST, batches("a", "b"))
+    refused = [pa.RecordBatch.from_pydict({"payload": ["c"], "key": ["k" * 201]})]
+    for others in ([batches("a", "c"), batches("c")], [batches("a", "b"), refused]):
+        with pytest.raises((PutChanged, StoreFailed)):
+            send_write(OPTIONS, FIRST.write_id, ANOTHER_RUN, others)
+        assert sent(world) == ["a", "b"]
+    send_write(OPTIONS, FIRST.write_id, ANOTHER_RUN, [batches("a", "b"), batches("c")])
+    with pytest.raises(PutChanged, match="is complete with 2 partitions; this is partition 3"):
+        send_write(OPTIONS, FIRST.write_id, FIRST.run, [batches("a", "b"), batches("c"), batches("d")])
+    with pytest.raises(PutChanged, match="has 2 partitions, this run has 1"):
+        send_write(OPTIONS, FIRST.write_id, FIRST.run, [batches("a", "b")])
+    assert sent(world) == ["a", "b", "c"]
+
+
+def test_g3_atomic_writes_that_run_twice_at_once_send_once(world: World) -> None:
+    runs = [f"00000000-0000-0000-0000-00000000000{number}" for number in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda run: send_write(OPTIONS, FIRST.write_id, run, [batches("a", "b"), batches("c")]), runs))
+    assert sorted([one.sent_now for one in each] for each in done) == [[False, False]] * 3 + [[True, True]]
+    assert sent(world) == ["a", "b", "c"]
+
+
+def test_rows_that_the_driver_could_not_hold_are_refused() -> None:
+    large = batches(*["x" * (MAX_HELD_MIB << 18)] * 5)
+    with pytest.raises(SparkFailed, match=r"at most 256 MiB .* Nothing was sent.*coalesce\(1\)"):
+        hold("write/w1", FIRST.run, 0, large)
+    held = [hold("write/w1", FIRST.run, number, large[:3]) for number in range(2)]
+    with pytest.raises(SparkFailed, match="at most 256 MiB"):
+        held_partitions(held)
+
+
+def test_held_rows_come_back_in_the_order_of_partitions() -> None:
+    held = [hold("write/w1", FIRST.run, number, batches(*"abc"[:number])) for number in (2, 0, 1)]
+    rows = [[one.column("payload")[0].as_py() for one in partition] for partition in held_partitions(held)]
+    assert rows == [[], ["a"], ["a", "b"]]
 
 
 def test_g5_partitions_are_sent_in_their_order_whatever_order_they_run_in(world: World) -> None:

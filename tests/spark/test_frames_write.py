@@ -42,6 +42,21 @@ def test_g3_a_write_that_is_run_again_sends_nothing(frames: SparkSession, flight
     assert flights.value(OUTBOX, "select count(distinct message_id) from relaybox.outbox") == 102
 
 
+def test_g3_an_atomic_write_is_sent_as_a_whole_and_once(frames: SparkSession, flights: World) -> None:
+    """One partition is refused by the outbox: none is sent. Then all are, in their order, in one transaction."""
+    flights.query(OUTBOX, "alter table relaybox.outbox add constraint no_m95 check (payload <> 'm95') not valid")
+    with pytest.raises(PySparkException, match="no_m95"):
+        write(numbers(frames, 100), atomic="true")
+    assert sent(flights) == []
+    flights.query(OUTBOX, "alter table relaybox.outbox drop constraint no_m95")
+    for _ in range(2):
+        write(numbers(frames, 100), atomic="true")
+    assert sent(flights) == [f"m{number}" for number in range(1, 101)]
+    assert flights.value(OUTBOX, "select count(distinct xmin::text) from relaybox.outbox") == 1
+    write(numbers(frames, 100))  # the same write, whether atomic or not
+    assert len(sent(flights)) == 100
+
+
 def test_g3_other_rows_under_the_same_id_are_refused(frames: SparkSession, flights: World) -> None:
     """Rows that Spark distributed otherwise too, in more or fewer partitions: nothing is sent twice, nor taken for sent."""
     write(numbers(frames, 100, 2))
@@ -94,23 +109,25 @@ def test_g5_the_order_of_a_partition_is_kept_and_numbered(frames: SparkSession, 
     ]
 
 
-def copy_stream(frames: SparkSession, checkpoint: Path, store: str = OUTBOX, limit: int = 10) -> None:
+def copy_stream(frames: SparkSession, checkpoint: Path, store: str = OUTBOX, limit: int = 10, **options: str) -> None:
     """From the stream of the store hub into the outbox of airline, in micro-batches of ten."""
     source = frames.readStream.format("relaybox").options(store="hub", stream=STREAM, max_messages_per_batch=str(limit)).load()
     writer = source.select(f.concat(f.lit("copy of "), "payload").alias("payload")).writeStream.format("relaybox")
-    writer = writer.options(store=store, sender="job", topic="copies", checkpointLocation=str(checkpoint)).trigger(
-        availableNow=True
-    )
+    writer = writer.options(store=store, sender="job", topic="copies", checkpointLocation=str(checkpoint), **options)
+    writer = writer.trigger(availableNow=True)
     assert writer.start().awaitTermination(int(patience(120)))
 
 
-def test_g3_a_micro_batch_that_is_run_again_sends_nothing(frames: SparkSession, flights: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("atomic", ["false", "true"])
+def test_g3_a_micro_batch_that_is_run_again_sends_nothing(
+    frames: SparkSession, flights: World, tmp_path: Path, atomic: str
+) -> None:
     """Its driver died after the tasks had committed: Spark runs the last micro-batch again."""
     deliver(flights, 25)
-    copy_stream(frames, tmp_path / "c")
+    copy_stream(frames, tmp_path / "c", atomic=atomic)
     shutil.rmtree(tmp_path / "c" / "commits")
     deliver(flights, 5)
-    copy_stream(frames, tmp_path / "c")
+    copy_stream(frames, tmp_path / "c", atomic=atomic)
     assert sent(flights) == [f"copy of m{number}" for number in range(1, 31)]
 
 

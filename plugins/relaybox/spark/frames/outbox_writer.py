@@ -1,28 +1,18 @@
-"""Partitions of a DataFrame become messages of an outbox: each in one transaction, and each once.
-
-The store keeps which partition of which write it has (relaybox.record_partition), with a digest of its rows. A task that Spark repeats,
-runs twice, or runs again after a driver was lost sends nothing if its rows are the same, and fails if they are others. Partitions are
-sent in their order: so a run that has other partitions than an earlier one sends nothing after the first that differs.
-"""
+"""The writers of the format `relaybox`: what Spark calls in the tasks and in the driver of a write."""
 
 from __future__ import annotations
 
-import hashlib
-import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark import TaskContext
-from pyspark.sql.datasource import WriterCommitMessage
 
 from relaybox.errors import ConfigurationError, SparkFailed
-from relaybox.failpoints import reach
 from relaybox.log_events import emit
-from relaybox.spark.frames.adbc_sessions import adbc_errors, open_cursor, quote_text
-from relaybox.spark.frames.numbered_rows import SENDING_SETTINGS, numbered_rows, one_row
+from relaybox.spark.frames.held_rows import Held, held_partitions, hold
+from relaybox.spark.frames.sending import Partition, Sent, complete_write, send_partition, send_write
 
 try:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
@@ -35,45 +25,6 @@ if TYPE_CHECKING:
 _QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """What Spark tells the tasks of a micro-batch; the id of the query is in its checkpoint."""
 
-_TABLE = "relaybox_frame"
-
-WAIT_SECONDS = 600.0
-"""For the partition before. Spark runs tasks in the order of partitions; one that failed and waits for a core holds up those after it."""
-
-_POLL_SECONDS = 0.05
-_OPTIONAL = {"topic": "text", "key": "text", "headers": "text", "payload": "text", "payload_bytes": "bytea"}
-_DIGEST = f"""
-    select count(*), encode(sha256(string_agg(sha256(convert_to(r::text, 'UTF8')), '' order by r.n)), 'hex') from {_TABLE} r
-"""  # noqa: S608  our own name
-
-
-@dataclass(frozen=True)
-class Partition:
-    """A partition of a run of a write.
-
-    Attributes:
-        write_id: names the write, in the store.
-        run: a uuid.
-        number: from 0.
-    """
-
-    write_id: str
-    run: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"partition {self.number + 1} of {self.write_id}"
-
-
-@dataclass
-class Sent(WriterCommitMessage):
-    """What a task has done with its partition."""
-
-    messages: int
-    sent_now: bool
-    write_id: str
-    run: str
-
 
 class OutboxWriter(DataSourceArrowWriter):
     """Writes a batch under its write_id. One object is one run of the write: its tasks have copies of it."""
@@ -82,20 +33,17 @@ class OutboxWriter(DataSourceArrowWriter):
         self.options = options
         self.run = str(uuid.uuid4())
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
-        return send_partition(self.options, Partition(self._write_id, self.run, _task().partitionId()), iterator)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent | Held:
+        return _write(self.options, f"write/{self.options.write_id}", self.run, _task().partitionId(), iterator)
 
-    def commit(self, messages: Sequence[Sent | None]) -> None:  # type: ignore[override]
-        run = next((message.run for message in messages if message is not None), self.run)
-        complete_write(self.options, self._write_id, run, len(messages))
-        _tell(self.options, f"write {self.options.write_id}", messages)
+    def commit(self, messages: Sequence[Sent | Held | None]) -> None:  # type: ignore[override]
+        done = _complete(self.options, messages)
+        if not done:  # a DataFrame without partitions has no task
+            complete_write(self.options, f"write/{self.options.write_id}", self.run, 0)
+        _tell(self.options, f"write {self.options.write_id}", done)
 
-    def abort(self, messages: Sequence[Sent | None]) -> None:  # type: ignore[override]
+    def abort(self, messages: Sequence[Sent | Held | None]) -> None:  # type: ignore[override]
         _tell_failed(self.options, f"write {self.options.write_id}", messages)
-
-    @property
-    def _write_id(self) -> str:
-        return f"write/{self.options.write_id}"
 
 
 class OutboxStreamWriter(DataSourceStreamArrowWriter):
@@ -105,126 +53,39 @@ class OutboxStreamWriter(DataSourceStreamArrowWriter):
         self.options = options
         self.run = str(uuid.uuid4())
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent | Held:
         task = _task()
         query, batch = task.getLocalProperty(_QUERY_ID), task.getLocalProperty(_BATCH_ID)
         if not query or not batch:
             raise SparkFailed("Spark did not say which micro-batch of which query a task is of. Nothing was sent.")
-        return send_partition(self.options, Partition(f"query/{query}/{batch}", self.run, task.partitionId()), iterator)
+        return _write(self.options, f"query/{query}/{batch}", self.run, task.partitionId(), iterator)
 
-    def commit(self, messages: Sequence[Sent | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
-        # Spark calls this on another object than the tasks have copies of: these say which run they were
-        for write_id, run in {(message.write_id, message.run) for message in messages if message is not None}:
-            complete_write(self.options, write_id, run, len(messages))
-        _tell(self.options, f"micro-batch {batchId}", messages)
+    def commit(self, messages: Sequence[Sent | Held | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
+        _tell(self.options, f"micro-batch {batchId}", _complete(self.options, messages))
 
-    def abort(self, messages: Sequence[Sent | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
+    def abort(self, messages: Sequence[Sent | Held | None], batchId: int) -> None:  # type: ignore[override]  # noqa: N803
         _tell_failed(self.options, f"micro-batch {batchId}", messages)
 
 
-def complete_write(options: WriteOptions, write_id: str, run: str, partition_count: int) -> None:
-    """Runs in the driver, when all partitions are sent: from now on the write takes no other.
+def _write(options: WriteOptions, write_id: str, run: str, number: int, batches: Iterator[pa.RecordBatch]) -> Sent | Held:
+    """Runs in a task."""
+    if options.atomic:
+        return hold(write_id, run, number, batches)
+    return send_partition(options, Partition(write_id, run, number), batches)
 
-    Raises:
-        PutChanged: an earlier run had other partitions. What both have was sent once.
-        Transient, Terminal: the store failed. The write can be run again.
+
+def _complete(options: WriteOptions, messages: Sequence[Sent | Held | None]) -> list[Sent]:
+    """Runs in the driver, when each task has ended: sends what tasks have not, and completes the write.
+
+    Spark calls it on another object than the tasks have copies of; their messages say which run of which write they were.
     """
-    with (
-        adbc_errors(options.store, f"ending write {write_id} of sender {options.sender}"),
-        open_cursor(options.store, SENDING_SETTINGS, autocommit=False) as cursor,
-    ):
-        one_row(cursor, f"select relaybox.complete_write({_write(options, write_id, run)}, {partition_count})")
-        cursor.connection.commit()
-
-
-def send_partition(options: WriteOptions, partition: Partition, batches: Iterable[pa.RecordBatch]) -> Sent:
-    """Sends the rows of a partition in one transaction, in their order, unless a transaction that committed has sent them.
-
-    Waits until this run has sent the partition before, or found it sent.
-
-    The rows go to the store as they come, by COPY into a temporary table of the session, so memory does not grow with the partition.
-    The ids of the messages follow from sender, write, partition and row: a store that was restored to a time before the write sends
-    the same ids.
-
-    Raises:
-        PutChanged: other rows were sent as this partition, or the write is complete without it. Nothing is sent.
-        SparkFailed: the partition before was not sent for ten minutes. Nothing is sent.
-        SenderRefused, StoreUnusable: the login may not send so.
-        Transient, Terminal: the store failed, or its outbox refuses a row. Nothing is sent.
-    """
-    rows = numbered_rows(batches)
-    with (
-        adbc_errors(options.store, f"sending {partition} of sender {options.sender}"),
-        open_cursor(options.store, SENDING_SETTINGS, autocommit=False) as cursor,
-    ):
-        reach("frame.begin", None)
-        count, content = 0, "empty"
-        if rows is not None:
-            cursor.adbc_ingest(_TABLE, rows, mode="create", temporary=True)
-            count, digest = one_row(cursor, _DIGEST)
-            content = hashlib.sha256("\n".join([*rows.schema.names, str(options.topic), digest]).encode()).hexdigest()
-        reach("frame.copied", None)
-        sent_now = _may_send(cursor, options, partition, content, count)
-        if sent_now and rows is not None:
-            first_index, epoch = "null", "1"
-            if options.numbered:
-                sender = quote_text(options.sender)
-                numbers = f"select relaybox.next_indexes({sender}, {count}), relaybox.sender_epoch({sender})"
-                first_index, epoch = map(str, one_row(cursor, numbers))
-            (inserted,) = one_row(cursor, _insert(options, partition, rows.schema.names, first_index, epoch))
-            if inserted != count:
-                raise SparkFailed(
-                    f"store {options.store}: {inserted} of {count} messages of {partition} were inserted: a "
-                    "trigger or rule of others on relaybox.outbox drops the rest. Nothing was sent; relaybox doctor names it."
-                )
-        if rows is not None:
-            cursor.execute(f"drop table pg_temp.{_TABLE}")  # a pooler lends the session of the server to the next task
-        reach("frame.committing", None)
-        cursor.connection.commit()
-        reach("frame.committed", None)
-    return Sent(count, sent_now=sent_now, write_id=partition.write_id, run=partition.run)
-
-
-def _may_send(cursor: Any, options: WriteOptions, partition: Partition, content: str, count: int) -> bool:
-    """Whether the caller's transaction is to send; False: a committed one has. Waits for the partition before."""
-    write = _write(options, partition.write_id, partition.run)
-    statement = f"select relaybox.record_partition({write}, {partition.number}, {quote_text(content)}, {count})"
-    began = time.monotonic()
-    while (said := one_row(cursor, statement)[0]) == "wait":
-        if time.monotonic() - began > WAIT_SECONDS:
-            raise SparkFailed(
-                f"store {options.store}: {partition} of sender {options.sender} waited {WAIT_SECONDS:g} s for the one "
-                "before, which this run has not sent. Nothing of it was sent.",
-                next_step="Run the write again: what was sent is not sent twice. If this repeats, write fewer partitions: coalesce().",
-            )
-        time.sleep(_POLL_SECONDS)
-    return bool(said == "send")
-
-
-def _write(options: WriteOptions, write_id: str, run: str) -> str:
-    """Arguments of the store's functions: which run of which write."""
-    return f"{quote_text(options.sender)}, {quote_text(write_id)}, {quote_text(run)}::uuid"
-
-
-def _insert(options: WriteOptions, partition: Partition, names: Sequence[str], first_index: str, epoch: str) -> str:
-    """Of all rows of the temporary table into the outbox; gives their number."""
-    values = {name: f"r.{name}" if name in names else f"null::{kind}" for name, kind in _OPTIONAL.items()}
-    if options.topic is not None:
-        values["topic"] = quote_text(options.topic)
-    identity = quote_text(f"{options.sender}\n{partition.write_id}\n{partition.number}\n")
-    return f"""
-    with messages as (
-        insert into relaybox.outbox (message_id, topic, sender, epoch, index, key, headers, payload, payload_bytes)
-        select
-            substr(encode(sha256(convert_to({identity} || r.n, 'UTF8')), 'hex'), 1, 32)::uuid, {values["topic"]},
-            {quote_text(options.sender)}, {epoch}, {first_index}::bigint + r.n - 1, {values["key"]}, ({values["headers"]})::jsonb,
-            {values["payload"]}, {values["payload_bytes"]}
-        from {_TABLE} r
-        order by r.n
-        returning 1
-    )
-    select count(*) from messages
-    """  # noqa: S608  quoted, or our own names
+    held = [message for message in messages if isinstance(message, Held)]
+    sent = [message for message in messages if isinstance(message, Sent)]
+    if held:
+        return send_write(options, held[0].write_id, held[0].run, held_partitions(held))
+    if sent:
+        complete_write(options, sent[0].write_id, sent[0].run, len(sent))
+    return sent
 
 
 def _task() -> TaskContext:
@@ -234,8 +95,7 @@ def _task() -> TaskContext:
     return task
 
 
-def _tell(options: WriteOptions, what: str, messages: Sequence[Sent | None]) -> None:
-    done = [message for message in messages if message is not None]
+def _tell(options: WriteOptions, what: str, done: Sequence[Sent]) -> None:
     emit(
         "frame_written",
         store=options.store,
@@ -247,9 +107,9 @@ def _tell(options: WriteOptions, what: str, messages: Sequence[Sent | None]) -> 
     )
 
 
-def _tell_failed(options: WriteOptions, what: str, messages: Sequence[Sent | None]) -> None:
-    """Partitions that were sent stay sent: the next run of the write sends the others."""
-    done = [message for message in messages if message is not None]
+def _tell_failed(options: WriteOptions, what: str, messages: Sequence[Sent | Held | None]) -> None:
+    """Partitions that were sent stay sent: the next run of the write sends the others. Of an atomic write none was."""
+    done = [message for message in messages if isinstance(message, Sent)]
     emit(
         "frame_write_failed",
         store=options.store,

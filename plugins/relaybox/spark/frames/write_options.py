@@ -10,7 +10,7 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from relaybox.spark.frames.options import refuse, refuse_secrets, require_service
 
-_KNOWN = ("store", "sender", "topic", "write_id", "numbered", "checkpointlocation", "path")
+_KNOWN = ("store", "sender", "topic", "write_id", "numbered", "atomic", "checkpointlocation", "path")
 _COLUMNS = {
     "topic": StringType(),
     "key": StringType(),
@@ -30,6 +30,7 @@ class WriteOptions:
         topic: of all messages; None: the column topic.
         write_id: names a batch write: written once, however often it is run. None: a streaming query, which has an id of its own.
         numbered: the sender is declared gapless: messages get the next indexes of its counter.
+        atomic: all partitions in one transaction, which the driver makes; so it holds the rows.
     """
 
     store: str
@@ -37,6 +38,7 @@ class WriteOptions:
     topic: str | None
     write_id: str | None
     numbered: bool
+    atomic: bool = False
 
 
 def write_options(given: Mapping[str, str], schema: StructType, *, overwrite: bool, streaming: bool) -> WriteOptions:
@@ -51,7 +53,7 @@ def write_options(given: Mapping[str, str], schema: StructType, *, overwrite: bo
         raise refuse("an outbox is never overwritten.", 'Give .mode("append"), or .outputMode("append").')
     for name in options:
         if name not in _KNOWN:
-            raise refuse(f"a writer has no option {name}.", "Its options: store, sender, topic, write_id, numbered.")
+            raise refuse(f"a writer has no option {name}.", "Its options: store, sender, topic, write_id, numbered, atomic.")
     required = ("store", "sender") if streaming else ("store", "sender", "write_id")
     for name in required:
         if not options.get(name):
@@ -62,11 +64,19 @@ def write_options(given: Mapping[str, str], schema: StructType, *, overwrite: bo
     if write_id is not None and (streaming or not re.fullmatch(r"[!-~]{1,300}", write_id)):
         said = "a streaming query has an id of its own" if streaming else "it has 1 to 300 printable characters without blanks"
         raise refuse(f"option write_id is {write_id!r}: {said}.", "Correct it.")
-    if options.get("numbered", "false") not in ("true", "false"):
-        raise refuse(f"option numbered is {options['numbered']!r}.", "Give true or false.")
+    for name in ("numbered", "atomic"):
+        if options.get(name, "false") not in ("true", "false"):
+            raise refuse(f"option {name} is {options[name]!r}.", "Give true or false.")
     require_message_columns(schema)
     _require_one_topic(schema, has_topic="topic" in options)
-    return WriteOptions(options["store"], options["sender"], options.get("topic"), write_id, options.get("numbered") == "true")
+    return WriteOptions(
+        options["store"],
+        options["sender"],
+        options.get("topic"),
+        write_id,
+        numbered=options.get("numbered") == "true",
+        atomic=options.get("atomic") == "true",
+    )
 
 
 def require_message_columns(schema: StructType, *, but: Collection[str] = ()) -> None:
