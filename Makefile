@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SPARK_CLASSES := $(VENV)/.spark-classes.jsa
 POSTGRES_VERSIONS := $(VENV)/.postgres-versions
+OBJECT_STORE := $(VENV)/moto/.installed
 LOCK := requirements.lock
 UV := $(BIN)/uv
-# What tests need beside .venv: programs from Debian's packages and from npm's.
-TEST_NEEDS := chromium pgbouncer postgres-versions
+# What tests need beside .venv: programs from Debian's packages, from npm's, and from a lock of its own.
+TEST_NEEDS := chromium object-store pgbouncer postgres-versions
 ARGS ?=
 MINUTES ?= 20
 PYTHONS ?= 3.11 3.13
@@ -212,6 +213,7 @@ lock: $(INSTALLED) ## Pin the newest allowed versions, with hashes, in requireme
 	$(COMPILE) --upgrade --all-extras --constraint tests/versions/equal-sparks.txt --output-file $(LOCK) pyproject.toml
 	$(COMPILE) --extra airflow --extra lake --extra spark --constraint $(LOCK) --output-file docker/$(LOCK) pyproject.toml
 	$(COMPILE) --upgrade --all-extras --resolution lowest-direct --output-file tests/versions/lowest.lock pyproject.toml
+	$(COMPILE) --upgrade --output-file tests/versions/moto.lock tests/versions/moto.in
 	$(RESOLVE) --upgrade --no-annotate --resolution lowest-direct --output-file tests/versions/airflow-lowest.txt tests/versions/airflow.in
 	$(RESOLVE) --upgrade --no-annotate --output-file tests/versions/airflow-highest.txt tests/versions/airflow.in
 
@@ -230,6 +232,15 @@ postgres-versions: $(POSTGRES_VERSIONS) ## Install Postgres 14 to 17 for the tes
 
 $(POSTGRES_VERSIONS): $(INSTALLED) tests/versions/package-lock.json
 	@$(BIN)/python -m tests.support.postgres_versions
+	@touch $@
+
+# In .venv, moto's packages would lower those of Airflow, also in the image.
+.PHONY: object-store
+object-store: $(OBJECT_STORE) ## Install the object store of the tests, in a venv of its own
+
+$(OBJECT_STORE): tests/versions/moto.lock | $(INSTALLED)
+	@$(BIN)/python -m venv --without-pip $(VENV)/moto
+	@$(UV) pip install --quiet --python $(VENV)/moto/bin/python --require-hashes -r $<
 	@touch $@
 
 # The tests of poolers start it; the demo needs none.

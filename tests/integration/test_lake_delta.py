@@ -15,7 +15,7 @@ from deltalake.transaction import AddAction
 
 from relaybox.errors import LakeChanged
 from relaybox.spark.lake.verifying import verify_lake
-from tests.support.lake import InProcess, Lake
+from tests.support.lake import InProcess, Lake, section_program
 from tests.support.streams import deliver
 from tests.support.world import World
 
@@ -42,6 +42,20 @@ def test_a_table_that_was_compacted_and_whose_log_was_cleaned_keeps_its_older_ve
     deliver(lake.world, 5)
     assert lake.run().messages == 5
     assert [row["stream_position"] for row in lake.rows(version)] == list(range(1, 26))
+    assert verify_lake(lake.export, InProcess()).is_equal
+
+
+def test_a_batch_that_a_compaction_came_before_is_in_the_table_once(lake: Lake) -> None:
+    """By the program of the page, between the files of the batch and its commit."""
+    deliver(lake.world, 25)
+    lake.run()
+    deliver(lake.world, 5)
+    with lake.stopped_at("lake.collected") as said:
+        exec(section_program("Compact", 0).replace("/srv/lake/flights", lake.path), {})  # noqa: S102
+        assert len(lake.named_files()) == 1
+    assert said == [""]
+    assert lake.run().messages == 0
+    assert [tuple(row.values()) for row in lake.rows()] == lake.stream()
     assert verify_lake(lake.export, InProcess()).is_equal
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.table import Table
 
 from relaybox.errors import ExportSuperseded, LakeChanged, LakeFailed, LakeRefused
@@ -16,7 +17,7 @@ from relaybox.spark.lake.formats import open_table
 from relaybox.spark.lake.iceberg_table import IcebergLakeTable
 from relaybox.spark.lake.verifying import verify_lake
 from relaybox.spark.lake.writing import Writing, WrittenFile, write_range
-from tests.support.lake import CATALOG, STORE, SUBSCRIPTION, TABLE, InProcess, Lake
+from tests.support.lake import CATALOG, STORE, SUBSCRIPTION, TABLE, InProcess, Lake, section_program
 from tests.support.streams import deliver
 from tests.support.world import World
 
@@ -116,6 +117,41 @@ def test_the_position_outlives_compaction_and_expired_snapshots(lake: Lake) -> N
     table.maintenance.expire_snapshots().by_ids(old).commit()
     deliver(lake.world, 2)
     assert lake.run().first_stream_position == 27
+    assert_equal(lake)
+
+
+def test_g3_a_compaction_that_a_batch_came_before_keeps_the_batch(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program of the page reads the table, then a batch commits, then the program commits."""
+    deliver(lake.world, 25)
+    lake.run()
+    deliver(lake.world, 5)
+    overwrite = Table.overwrite
+
+    def after_a_batch(table: Table, *arguments: Any, **keys: Any) -> None:
+        lake.run()
+        overwrite(table, *arguments, **keys)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Table, "overwrite", after_a_batch)
+        program = section_program("Compact", 1)
+        exec(program.replace('"default"', f'"default", uri="{os.environ[CATALOG]}"'), {})  # noqa: S102
+    assert len(lake.named_files()) == 3
+    assert_equal(lake)
+    deliver(lake.world, 2)
+    assert lake.run().first_stream_position == 31
+    assert_equal(lake)
+
+
+def test_a_compaction_without_a_filter_is_refused_after_a_batch(lake: Lake) -> None:
+    """pyiceberg repeats a refused commit on top of the batch, and would remove its rows."""
+    deliver(lake.world, 10)
+    lake.run()
+    stale = lake.iceberg()
+    rows = stale.scan().to_arrow()
+    deliver(lake.world, 10)
+    lake.run()
+    with pytest.raises(ValidationException, match="Added data files were found"):
+        stale.overwrite(rows)
     assert_equal(lake)
 
 

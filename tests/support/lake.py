@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,12 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from relaybox.routes import Export, load_routes
+from relaybox.spark.lake.columns import MESSAGE_SCHEMA
 from relaybox.spark.lake.exporting import Exported, export_stream
 from tests.support.patience import patience
 from tests.support.world import World
@@ -31,6 +35,9 @@ EXPORT = "flights_lake"
 SUBSCRIPTION = f"export.{EXPORT}"
 TABLE = "lake.flights"
 CATALOG = "PYICEBERG_CATALOG__DEFAULT__URI"
+
+
+_PAGE = Path(__file__).parents[2] / "docs" / "lake.md"
 
 
 class InProcess:
@@ -84,6 +91,17 @@ class Lake:
     def run(self) -> Exported:
         return export_stream(self.export, InProcess())
 
+    def is_killed_at_call(self, number: int) -> bool:
+        """Runs in a process of its own, which gets SIGKILL before call number `number` for a file or directory of the table.
+
+        Returns:
+            Whether it came to that call.
+        """
+        command = [sys.executable, "-m", "tests.support.lake", str(self.world.path), str(number)]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=patience(60), check=False)
+        assert run.returncode in {0, -signal.SIGKILL}, run.stderr
+        return run.returncode != 0
+
     def kill_at(self, step: str) -> None:
         """The same in a process of its own, since deltalake lives in no forked one; it gets SIGKILL where it first reaches the step."""
         with self._begun(f"{step}=kill") as run:
@@ -124,13 +142,34 @@ class Lake:
             if version == 0:
                 return []
             table = iceberg.scan(snapshot_id=None if version is None else numbers[version]).to_arrow()
+        elif self.format == "parquet":
+            table = pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *map(self._read_parquet, self.parquet_files(version))])
         else:
             table = DeltaTable(self.path, version=version).to_pyarrow_table()
         return table.sort_by("stream_position").to_pylist()
 
     def version(self) -> int:
         """The newest one, as the format counts."""
+        if self.format == "parquet":
+            return len(self.manifests()) - 1
         return self.iceberg().last_sequence_number if self.format == "iceberg" else DeltaTable(self.path).version()
+
+    def manifests(self) -> list[Path]:
+        """Of a Parquet table, in their order."""
+        return sorted(Path(self.path, "_manifests").glob("*.json"))
+
+    def parquet_files(self, version: int | None = None) -> list[str]:
+        """What the manifests of a version name, below the path of the table."""
+        manifests = [json.loads(manifest.read_text(encoding="utf-8")) for manifest in self.manifests()]
+        return [
+            file["path"]
+            for manifest in manifests
+            if version is None or manifest["version"] <= version
+            for file in manifest["files"]
+        ]
+
+    def _read_parquet(self, file: str) -> pa.Table:
+        return pq.read_table(Path(self.path, file), partitioning=None)
 
     def positions_of_versions(self) -> list[list[int]]:
         """The stream positions of each version, with repetitions if it had any."""
@@ -138,6 +177,8 @@ class Lake:
 
     def named_files(self) -> set[str]:
         """The files of the newest version, below the path of the table."""
+        if self.format == "parquet":
+            return set(self.parquet_files())
         if self.format == "iceberg":
             uris = [task.file.file_path.removeprefix("file://") for task in self.iceberg().scan().plan_files()]
         else:
@@ -162,5 +203,28 @@ class Lake:
         )
 
 
+def section_program(section: str, number: int = 0, language: str = "python") -> str:
+    """A program of a section of docs/lake.md."""
+    section = _PAGE.read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    program: str = re.findall(rf"```{language}\n(.*?)```", section, flags=re.DOTALL)[number]
+    return program
+
+
+def _kill_at_call(path: str, number: int) -> None:
+    """Of the calls of Python: what C++ and Rust do themselves lies between two of them, or between two failpoints."""
+    calls = iter(range(1, number))
+
+    def see(event: str, arguments: tuple[object, ...]) -> None:
+        if event in _CALLS and any(str(argument).startswith(path) for argument in arguments) and next(calls, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(see)
+
+
+_CALLS = ("open", "os.link", "os.mkdir", "os.remove", "os.rename")
+
 if __name__ == "__main__":
-    export_stream(load_routes(sys.argv[1]).export(EXPORT), InProcess())
+    _export = load_routes(sys.argv[1]).export(EXPORT)
+    if len(sys.argv) > 2:
+        _kill_at_call(_export.path, int(sys.argv[2]))
+    export_stream(_export, InProcess())

@@ -335,13 +335,15 @@ exports:
   four: {stream: flights, store: hub, to: iceberg, table: flights, path: /srv/lake/four}
   five: {stream: flights, store: hub, to: delta, table: lake.five, path: /srv/lake/five}
   six: {stream: flights, store: hub, to: iceberg, table: lake.five, path: /srv/lake/six}
+  eight: {stream: flights, store: hub, to: parquet, path: "s3://key:secret@lake/eight"}
+  nine: {stream: flights, store: hub, to: parquet, path: "s3://lake/nine?secret_key=secret"}
 """
     )
     with pytest.raises(ConfigurationError) as refused:
         load(tmp_path, text)
     told = str(refused.value)
     for expected in (
-        'exports.one.to: got "hudi"; expected the format of the table, delta or iceberg.',
+        'exports.one.to: got "hudi"; expected the format of the table, delta, iceberg or parquet.',
         "exports.one.partition: unknown key. Did you mean partition_by?",
         'exports.seven.path: got "/srv/lake/a%20b"; expected a path without %',
         'exports.two.stream: got "flights", which store airline does not deliver; expected a stream that arrives there',
@@ -351,8 +353,11 @@ exports:
         'exports.four.table: got "flights"; expected a table of the catalog as namespace.name, of A-Z a-z 0-9 _',
         'exports.five.table: got "lake.five"; expected no such key: only an Iceberg table is in a catalog',
         'exports.six.table: got "lake.five", the table of export five; expected a table of its own for each export',
+        "exports.eight.path: a URI with a login or options (it has @ or ?); expected one without",
+        "exports.nine.path: a URI with a login or options (it has @ or ?); expected one without",
     ):
         assert expected in told
+    assert "secret" not in told
 
 
 def test_routes_that_detach_in_one_store_use_one_spark(tmp_path: Path) -> None:

@@ -121,9 +121,9 @@ outbox is never detached: a hop that stops has an alert.
 |---|---|---|
 | `stream` | | a stream that the store delivers |
 | `store` | | the store where it is read |
-| `to` | | the format of the table: `delta` or `iceberg` |
+| `to` | | the format of the table: `delta`, `iceberg` or `parquet` |
 | `table` | null | what the catalog of Iceberg knows the table as: `namespace.name`; with `to: iceberg` alone, which needs it |
-| `path` | | the directory or URI of the table; it belongs to this export alone |
+| `path` | | the directory or URI of the table; it belongs to this export alone; no login, `%`, `?` or backslash |
 | `partition_by` | `none` | `none`; `day`: of `sent_at`, in UTC; `key`: a batch has at most 1000 keys per file range |
 | `start` | `earliest` | where a new export begins: `"earliest"`, `"latest"`, a stream position or a time |
 | `batch_messages` | 1000000 | 1 to 100000000: messages of one commit, at most |

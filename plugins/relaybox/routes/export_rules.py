@@ -23,7 +23,7 @@ EXPORT_KEYS = (
     "retries",
     "spark",
 )
-FORMATS = ("delta", "iceberg")
+FORMATS = ("delta", "iceberg", "parquet")
 PARTITIONINGS = ("none", "day", "key")
 BATCH_MESSAGES = 1_000_000
 FILE_MESSAGES = 250_000
@@ -33,7 +33,7 @@ def broken_format(value: object) -> str | None:
     """The rule that the format of a table breaks, or None."""
     if isinstance(value, str) and value in FORMATS:
         return None
-    formats = " or ".join(FORMATS)
+    formats = f"{', '.join(FORMATS[:-1])} or {FORMATS[-1]}"
     return f"the format of the table, {formats}. {suggest(value, FORMATS)}" if isinstance(value, str) else f"a text, {formats}"
 
 
@@ -55,7 +55,10 @@ def export_contradictions(
         yield from _table_contradictions(name, _member(export, "to"), _member(export, "table"), tables)
         if not isinstance(path, str):
             continue
-        if "%" in path or "\\" in path:
+        if "://" in path and ("@" in path or "?" in path):
+            text = "a URI with a login or options (it has @ or ?); expected one without: the environment of Spark has the login"
+            yield Problem(("exports", name, "path"), text)
+        elif "%" in path or "\\" in path:
             text = f"got {show(path)}; expected a path without % and backslashes, which formats read as letters of a URL"
             yield Problem(("exports", name, "path"), text)
         table = path.rstrip("/")

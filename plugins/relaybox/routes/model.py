@@ -144,7 +144,7 @@ class Export:
         name: of the export; it names its subscription, its DAG and its transactions in the table.
         stream: whose messages are written.
         store: that delivers them.
-        format: of the table: delta or iceberg.
+        format: of the table: delta, iceberg or parquet.
         table: what the catalog of Iceberg knows it as, namespace.name; None for other formats.
         path: of the table, without a slash at its end: a directory or a URI that the driver and each executor of Spark read and write.
         partition_by: none, day (of sent_at, in UTC), or key.

@@ -334,7 +334,7 @@ class RouteRules(_Rules):
 class ExportRules(_Rules):
     stream: Name = Field(description="the name of a stream")
     store: StoreInPath = Field(description="the name of a store")
-    to: Format = Field(description="delta or iceberg")
+    to: Format = Field(description="delta, iceberg or parquet")
     table: CatalogTable | None = None
     path: Directory = Field(
         description="an absolute path, or a URI such as s3a://bucket/path; no blanks, no control characters, no user"

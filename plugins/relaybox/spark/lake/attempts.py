@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-_NAME = re.compile(r"relaybox-after-(\d+)-([0-9a-f]{32})")
+_NAME = re.compile(r"_?relaybox-after-(\d+)-([0-9a-f]{32})")
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,21 @@ class Attempt:
 
     position: int
     identity: str
+    is_hidden: bool = False
 
     @property
     def name(self) -> str:
-        return f"relaybox-after-{self.position}-{self.identity}"
+        return f"{'_' if self.is_hidden else ''}relaybox-after-{self.position}-{self.identity}"
 
 
-def new_attempt(position: int) -> Attempt:
-    """An attempt that nobody had before."""
-    return Attempt(position, uuid.uuid4().hex)
+def new_attempt(position: int, *, is_hidden: bool = False) -> Attempt:
+    """An attempt that nobody had before.
+
+    Args:
+        position: of the table.
+        is_hidden: whether readers of folders pass over its directory.
+    """
+    return Attempt(position, uuid.uuid4().hex, is_hidden)
 
 
 def find_older_attempts(names: Iterable[str], position: int) -> set[str]:

@@ -47,6 +47,7 @@ class DeltaLakeTable:
     """A LakeTable of Delta; LakeTable says what each method guarantees."""
 
     splits_empty_keys = False  # Delta has no empty text as a partition
+    hides_attempts = False
 
     def __init__(self, export: Export, store_id: str) -> None:
         self.export = export

@@ -99,7 +99,7 @@ def export_stream(export: Export, session: TaskSession, *, progress: Callable[[E
         done = Exported(export.name, export.path, first, state.position, state.version, removed_attempts=_clean(table, state))
         while state.position < pinned.newest_stream_position:
             last = min(state.position + export.batch_messages, pinned.newest_stream_position)
-            attempt = new_attempt(state.position)
+            attempt = new_attempt(state.position, is_hidden=table.hides_attempts)
             writing = Writing(
                 export.store.service, export.stream, export.path, attempt.name, export.partition_by, table.splits_empty_keys
             )

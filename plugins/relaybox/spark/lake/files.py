@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pyarrow import fs  # type: ignore[import-untyped]
@@ -59,6 +59,15 @@ def remove_directory(path: str) -> None:
             system.delete_dir(inner)
 
 
+def remove_files(path: str, names: Sequence[str]) -> None:
+    """Removes files from a directory; they may be gone already."""
+    system, inner = open_lake(path)
+    with lake_errors(path, "removing its files"):
+        for name in names:
+            with suppress(FileNotFoundError):
+                system.delete_file(f"{inner}/{name}")
+
+
 def flush(*paths: str) -> None:
     """Makes files or directories of this machine durable. A lake elsewhere has what it has confirmed.
 
@@ -102,6 +111,6 @@ def lake_errors(path: str, doing: str) -> Iterator[None]:
     except OSError as error:
         step = "Free space, or make the disk larger" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Mend it"
         raise LakeFailed(
-            f"lake {path}: while {doing}: {error}. Nothing of this batch is in the table.",
+            f"lake {path}: while {doing}: {error}.",
             next_step=f"{step}; the next run of the export goes on where the table ends.",
         ) from error

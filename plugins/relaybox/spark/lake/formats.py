@@ -22,6 +22,10 @@ def open_table(export: Export, store_id: str) -> LakeTable:
             from relaybox.spark.lake.iceberg_table import IcebergLakeTable
 
             return IcebergLakeTable(export, store_id)
+        if export.format == "parquet":
+            from relaybox.spark.lake.parquet_table import ParquetLakeTable
+
+            return ParquetLakeTable(export, store_id)
         from relaybox.spark.lake.delta_table import DeltaLakeTable
     except ImportError as error:
         raise ConfigurationError(

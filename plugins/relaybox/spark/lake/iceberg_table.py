@@ -75,6 +75,7 @@ class IcebergLakeTable:
     """A LakeTable of Iceberg, in the default catalog of pyiceberg; LakeTable says what each method guarantees."""
 
     splits_empty_keys = True
+    hides_attempts = False
 
     def __init__(self, export: Export, store_id: str) -> None:
         self.export = export

@@ -72,6 +72,7 @@ class LakeTable(Protocol):
         export: of relaybox.yaml.
         splits_empty_keys: whether an empty key is a partition of its own. A format without empty partitions has these messages in
             the partition of those that have no key.
+        hides_attempts: whether the directories of attempts have names that readers of folders pass over.
     """
 
     @property
@@ -79,6 +80,9 @@ class LakeTable(Protocol):
 
     @property
     def splits_empty_keys(self) -> bool: ...
+
+    @property
+    def hides_attempts(self) -> bool: ...
 
     def read(self) -> TableState | None:
         """Its newest version; None if there is no table.
