@@ -19,6 +19,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 import psycopg2
+import yaml
 
 from relaybox.airflow.operators.init import OWNER_SUFFIX
 from relaybox.local.airflow_client import AirflowClient
@@ -215,6 +216,7 @@ def running_system(
     *,
     route: Mapping[str, object] = ROUTE,
     more_routes: Mapping[str, object] = MappingProxyType({}),
+    exports: Mapping[str, object] = MappingProxyType({}),
     pauses: Collection[str] = (FAILPOINT,),
     prepare: Callable[[World], object] = lambda world: None,
     environment: Mapping[str, str] = MappingProxyType({}),
@@ -239,6 +241,10 @@ def running_system(
         (failpoints / f"{failpoint}.go").touch()
     write_service_file(service_file, stores)
     path = routes_file(directory, route=route, more_routes=more_routes)
+    if exports:
+        path.write_text(
+            yaml.safe_dump(yaml.safe_load(path.read_text(encoding="utf-8")) | {"exports": dict(exports)}), encoding="utf-8"
+        )
     os.environ["PGSERVICEFILE"] = str(service_file)
     try:
         world = World(path)

@@ -10,10 +10,12 @@ import subprocess
 import sys
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from relaybox.errors import (
@@ -32,7 +34,7 @@ from relaybox.spark.lake.verifying import verify_lake
 from relaybox.spark.lake.writing import Writing, write_range
 from relaybox.spark.tasks import ContextSession
 from tests.spark.frames import serve
-from tests.support.lake import CATALOG, EXPORT, STORE, SUBSCRIPTION, InProcess, Lake
+from tests.support.lake import CATALOG, EXPORT, STORE, SUBSCRIPTION, InProcess, Lake, section_program
 from tests.support.patience import patience
 from tests.support.streams import deliver
 from tests.support.world import World
@@ -95,6 +97,21 @@ def test_spark_writes_what_a_process_writes_and_goes_on(frames: SparkSession, la
     serve(frames)
     found = verify_lake(lake.export, ContextSession(frames.sparkContext))
     assert (found.is_equal, found.version, found.compared_count) == (True, 3, 14)
+
+
+@pytest.mark.parametrize("lake", ["parquet"], indirect=True)
+def test_spark_reads_what_the_manifests_name_and_nothing_of_the_folder(frames: SparkSession, lake: Lake) -> None:
+    """By the function of the page; beside files of a run that was killed before its commit."""
+    deliver(lake.world, 20)
+    lake.run()
+    deliver(lake.world, 5)
+    lake.kill_at("lake.collected")
+    names: dict[str, Any] = {}
+    exec(section_program("Parquet").partition("\n\nfiles = ")[0], names)  # noqa: S102
+    rows = frames.read.parquet(*names["lake_files"](lake.path)).orderBy("stream_position").select("stream_position", "payload")
+    assert [tuple(row) for row in rows.collect()] == [(position, f"m{position}") for position in range(1, 21)]
+    with pytest.raises(AnalysisException, match="UNABLE_TO_INFER_SCHEMA"):
+        frames.read.parquet(lake.path)
 
 
 def verified(lake: Lake) -> list[tuple[int, int, int | None, int, int | None]]:

@@ -18,12 +18,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 from deltalake import DeltaTable
+from pyarrow import fs
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from relaybox.routes import Export, load_routes
 from relaybox.spark.lake.columns import MESSAGE_SCHEMA
 from relaybox.spark.lake.exporting import Exported, export_stream
+from relaybox.spark.lake.files import list_files, open_lake
+from relaybox.spark.lake.iceberg_files import s3_properties
 from tests.support.patience import patience
 from tests.support.world import World
 
@@ -67,10 +70,11 @@ class Lake:
     world: World
     path: str
     format: str = "delta"
+    name: str = EXPORT
 
     @property
     def export(self) -> Export:
-        return self.world.routes.export(EXPORT)
+        return self.world.routes.export(self.name)
 
     def configure(self, **keys: object) -> None:
         """Writes relaybox.yaml with the export; stores need no init for that."""
@@ -131,7 +135,8 @@ class Lake:
         return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def iceberg(self) -> Table:
-        return load_catalog("default", uri=os.environ[CATALOG]).load_table(TABLE)
+        properties = {} if self.path.startswith("/") else s3_properties({})
+        return load_catalog("default", uri=os.environ[CATALOG], **properties).load_table(TABLE)
 
     def rows(self, version: int | None = None) -> list[dict[str, Any]]:
         """Of a version, in the order of the stream, with the columns of a message."""
@@ -151,16 +156,21 @@ class Lake:
     def version(self) -> int:
         """The newest one, as the format counts."""
         if self.format == "parquet":
-            return len(self.manifests()) - 1
+            return len(self._manifests()) - 1
         return self.iceberg().last_sequence_number if self.format == "iceberg" else DeltaTable(self.path).version()
 
     def manifests(self) -> list[Path]:
-        """Of a Parquet table, in their order."""
+        """Of a Parquet table on a disk, in their order."""
         return sorted(Path(self.path, "_manifests").glob("*.json"))
+
+    def _manifests(self) -> list[dict[str, Any]]:
+        system, inner = open_lake(self.path)
+        names = sorted(name for name in list_files(f"{self.path}/_manifests") if name.endswith(".json"))
+        return [json.loads(system.open_input_stream(f"{inner}/_manifests/{name}").readall()) for name in names]
 
     def parquet_files(self, version: int | None = None) -> list[str]:
         """What the manifests of a version name, below the path of the table."""
-        manifests = [json.loads(manifest.read_text(encoding="utf-8")) for manifest in self.manifests()]
+        manifests = self._manifests()
         return [
             file["path"]
             for manifest in manifests
@@ -169,7 +179,8 @@ class Lake:
         ]
 
     def _read_parquet(self, file: str) -> pa.Table:
-        return pq.read_table(Path(self.path, file), partitioning=None)
+        system, inner = open_lake(self.path)
+        return pq.read_table(f"{inner}/{file}", filesystem=system, partitioning=None)
 
     def positions_of_versions(self) -> list[list[int]]:
         """The stream positions of each version, with repetitions if it had any."""
@@ -183,11 +194,18 @@ class Lake:
             uris = [task.file.file_path.removeprefix("file://") for task in self.iceberg().scan().plan_files()]
         else:
             uris = DeltaTable(self.path).file_uris()
-        return {str(Path(uri).relative_to(self.path)) for uri in uris}
+        return {uri.removeprefix(f"{self.path}/") for uri in uris}
 
     def found_files(self) -> set[str]:
         """The files of messages that are there, below the path of the table."""
-        return {str(path.relative_to(self.path)) for path in Path(self.path).rglob("*.parquet")}
+        return {name for name in self.objects() if name.endswith(".parquet") and not name.startswith("_delta_log/")}
+
+    def objects(self) -> dict[str, bytes]:
+        """All files below the path of the table, with their content."""
+        system, inner = open_lake(self.path)
+        found = system.get_file_info(fs.FileSelector(inner, recursive=True, allow_not_found=True))
+        files = [file.path for file in found if file.type == fs.FileType.File]
+        return {path.removeprefix(f"{inner}/"): system.open_input_stream(path).readall() for path in files}
 
     def done(self) -> int:
         """What the store knows as acknowledged."""

@@ -6,6 +6,7 @@ The position is an application transaction of Delta. Two commits that move it fr
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,10 +17,11 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from relaybox.errors import LakeChanged, LakeFailed
+from relaybox.errors import LakeChanged, LakeFailed, LakeRefused
 from relaybox.spark.lake.attempts import attempt_of
 from relaybox.spark.lake.columns import partition_columns, partition_text, table_schema
 from relaybox.spark.lake.files import flush, flush_new_directory, open_lake
+from relaybox.spark.lake.new_files import is_object_store, require_conditional_puts
 from relaybox.spark.lake.table import (
     ATTEMPT,
     EXPORT,
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from relaybox.spark.lake.attempts import Attempt
     from relaybox.spark.lake.writing import WrittenFile
 
+_UNSAFE = {"AWS_S3_ALLOW_UNSAFE_RENAME": {"true", "1", "yes", "on", "y", "t", "ok"}, "AWS_CONDITIONAL_PUT": {"disabled"}}
+
 
 class DeltaLakeTable:
     """A LakeTable of Delta; LakeTable says what each method guarantees."""
@@ -60,6 +64,7 @@ class DeltaLakeTable:
 
     def create(self, first: int) -> TableState:
         require_empty_path(self, first, log="_delta_log")
+        require_conditional_puts(f"{self.export.path}/_delta_log")
         about = {EXPORT: self.export.name, STORE_ID: self.store_id, STREAM: self.export.stream, FIRST: str(first)}
         with self._errors("making the table"):
             DeltaTable.create(
@@ -112,6 +117,7 @@ class DeltaLakeTable:
         return state
 
     def load(self) -> DeltaTable | None:
+        _require_safe_commits(self.export)
         with self._errors("reading its log"):
             try:
                 return DeltaTable(self.export.path)
@@ -186,6 +192,19 @@ class DeltaLakeTable:
                 f"{self._where}: while {doing}: {' '.join(str(error).split())}.",
                 next_step="See that the driver of Spark reaches the path, and may write there; then run the export again.",
             ) from error
+
+
+def _require_safe_commits(export: Export) -> None:
+    """Refuses settings of deltalake by which a commit replaces the one of another run."""
+    if not is_object_store(export.path):
+        return
+    for name, values in _UNSAFE.items():
+        for written in (name, name.lower()):
+            if os.environ.get(written, "").lower() in values:
+                raise LakeRefused(
+                    f"{describe_table(export)}: {written} is {os.environ[written]}. Then two runs at once could both commit.",
+                    next_step=f"Remove {written} from the environment of the driver of Spark.",
+                )
 
 
 def _column(field: Any) -> str:

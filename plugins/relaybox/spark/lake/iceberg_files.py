@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from types import TracebackType
 
 from pyiceberg.io import InputFile, OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from relaybox.spark.lake.files import flush, flush_new_directory
+
+_S3 = {"s3.endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), "s3.region": ("AWS_REGION", "AWS_DEFAULT_REGION")}
+
+
+def s3_properties(configured: Mapping[str, str]) -> dict[str, str]:
+    """Where the object store is, as other libraries take it from the environment; what the catalog says itself goes before."""
+    found = {key: next((os.environ[name] for name in names if os.environ.get(name)), None) for key, names in _S3.items()}
+    return {key: value for key, value in found.items() if value is not None and key not in configured}
 
 
 class FlushingFileIO(PyArrowFileIO):

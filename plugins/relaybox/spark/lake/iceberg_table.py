@@ -33,7 +33,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from relaybox.errors import LakeChanged, LakeFailed, LakeRefused
 from relaybox.spark.lake.attempts import attempt_of
-from relaybox.spark.lake.iceberg_files import FlushingFileIO
+from relaybox.spark.lake.iceberg_files import FlushingFileIO, s3_properties
 from relaybox.spark.lake.iceberg_schema import (
     ICEBERG_SCHEMA,
     POSITION_ID,
@@ -185,6 +185,8 @@ class IcebergLakeTable:
             properties = {str(key): str(value) for key, value in (configuration.get_catalog_config(name) or {}).items()}
             if self.export.path.startswith("/"):
                 properties["py-io-impl"] = f"{FlushingFileIO.__module__}.{FlushingFileIO.__qualname__}"
+            else:
+                properties |= s3_properties(properties)
             with self._errors("reaching the catalog"):
                 return load_catalog(name, **properties)
         except (ValueError, ImportError) as error:

@@ -29,7 +29,7 @@ TEMPORARY = ".tmp"
 """How the name of a file ends that a killed process may leave, in the directory of the file that it was about to create."""
 _OBJECT_STORES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://")
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
-_CLIENT: ClientConfig = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(seconds=30)}
+_CONNECT_TIMEOUT, _TIMEOUT = timedelta(seconds=5), timedelta(seconds=30)
 _RETRIES: RetryConfig = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
 
 
@@ -122,7 +122,9 @@ def _put_object(path: str, content: bytes) -> bool:
 
 def _open_store(directory: str) -> ObjectStore:
     """The login comes from the environment, or from the role of the machine."""
-    return from_url(directory.replace("s3a://", "s3://", 1), client_options=_CLIENT, retry_config=_RETRIES)
+    allows_http = os.environ.get("AWS_ALLOW_HTTP", os.environ.get("aws_allow_http", "")).lower() in {"true", "1"}  # noqa: SIM112
+    client: ClientConfig = {"allow_http": allows_http, "connect_timeout": _CONNECT_TIMEOUT, "timeout": _TIMEOUT}
+    return from_url(directory.replace("s3a://", "s3://", 1), client_options=client, retry_config=_RETRIES)
 
 
 @contextmanager
@@ -134,12 +136,12 @@ def _object_errors(path: str) -> Iterator[None]:
             f"lake {path}: while creating it: {_line(error)}.",
             next_step="Let the login of Spark's driver read and write the path of the export.",
         ) from error
-    except exceptions.NotSupportedError as error:
+    except (exceptions.NotSupportedError, NotImplementedError) as error:
         raise LakeRefused(
             f"lake {path}: the object store can't create an object only if there is none: {_line(error)}.",
             next_step="Use an object store that has conditional puts; or to: iceberg, whose catalog decides.",
         ) from error
-    except exceptions.BaseError as error:
+    except (exceptions.BaseError, OSError) as error:
         raise LakeFailed(
             f"lake {path}: while creating it: {_line(error)}.",
             next_step="See that the driver of Spark reaches the path; the next run of the export goes on where the table ends.",
