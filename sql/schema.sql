@@ -1031,6 +1031,135 @@ CREATE UNIQUE INDEX derivation_attempt_open ON relaybox_internal.derivation_atte
 ALTER TABLE ONLY relaybox_internal.derivation_attempt
     ADD CONSTRAINT derivation_attempt_derivation_id_fkey FOREIGN KEY (derivation_id) REFERENCES relaybox_internal.derivation(derivation_id);
 
+CREATE TABLE relaybox_internal.derivation_trial (
+    trial_id integer NOT NULL,
+    derivation_id integer NOT NULL,
+    version integer NOT NULL,
+    source_name text NOT NULL,
+    source_digest text NOT NULL,
+    asked_start text,
+    asked_through text,
+    first_stream_position bigint NOT NULL,
+    last_stream_position bigint NOT NULL,
+    done_stream_position bigint NOT NULL,
+    state text DEFAULT 'open'::text NOT NULL,
+    begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    begun_by text NOT NULL,
+    ended_at timestamp with time zone,
+    ended_by text,
+    reason text,
+    CONSTRAINT derivation_trial_ends CHECK ((((state = 'open'::text) = (ended_at IS NULL)) AND ((ended_at IS NULL) = (ended_by IS NULL)))),
+    CONSTRAINT derivation_trial_state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'promoted'::text, 'dropped'::text]))),
+    CONSTRAINT derivation_trial_within_its_range CHECK (((first_stream_position <= last_stream_position) AND ((done_stream_position >= (first_stream_position - 1)) AND (done_stream_position <= last_stream_position))))
+);
+
+COMMENT ON TABLE relaybox_internal.derivation_trial IS 'Trials of a next version of a derivation: it derives again from a range that the version derivation_id has derived from, and sends nothing.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_trial.derivation_id IS 'The version that goes on meanwhile, with whose messages those of the trial are compared.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_trial.version IS 'The version that is tried.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_trial.source_digest IS 'Digest of the text of the function''s module, or of the SQL. Another one is another trial.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_trial.asked_start IS 'From where it was asked to derive. Null: from the first message that the store keeps.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_trial.asked_through IS 'Through where it was asked to derive. Null: through the newest message.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_trial.first_stream_position IS 'Of the range, as the begin of the trial has pinned it.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_trial.done_stream_position IS 'From the first stream position to this one the trial has derived.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_trial.ended_by IS 'The login, and for whom it acted.';
+
+ALTER TABLE relaybox_internal.derivation_trial ALTER COLUMN trial_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.derivation_trial_trial_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ONLY relaybox_internal.derivation_trial
+    ADD CONSTRAINT derivation_trial_pkey PRIMARY KEY (trial_id);
+
+CREATE UNIQUE INDEX derivation_trial_open ON relaybox_internal.derivation_trial USING btree (derivation_id) WHERE (state = 'open'::text);
+
+ALTER TABLE ONLY relaybox_internal.derivation_trial
+    ADD CONSTRAINT derivation_trial_derivation_id_fkey FOREIGN KEY (derivation_id) REFERENCES relaybox_internal.derivation(derivation_id);
+
+CREATE TABLE relaybox_internal.derivation_trial_attempt (
+    trial_id integer NOT NULL,
+    attempt bigint NOT NULL,
+    token text NOT NULL,
+    first_stream_position bigint NOT NULL,
+    last_stream_position bigint NOT NULL,
+    begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    begun_by text NOT NULL,
+    state text DEFAULT 'open'::text NOT NULL,
+    ended_at timestamp with time zone,
+    derived_count bigint,
+    reason text,
+    CONSTRAINT derivation_trial_attempt_ends CHECK (((state = 'open'::text) = (ended_at IS NULL))),
+    CONSTRAINT derivation_trial_attempt_state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'done'::text, 'failed'::text, 'set_aside'::text, 'superseded'::text]))),
+    CONSTRAINT done_attempts_alone_have_messages CHECK (((state = 'done'::text) = (derived_count IS NOT NULL)))
+);
+
+COMMENT ON TABLE relaybox_internal.derivation_trial_attempt IS 'Every attempt of a trial: written before the function is called. The messages of attempts that are done count.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_trial_attempt.token IS 'That no other attempt has, also after the store was restored.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_trial_attempt.state IS 'set_aside: the function failed for its only message, and the trial went on after it.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_trial_attempt.reason IS 'Why it failed.';
+
+ALTER TABLE ONLY relaybox_internal.derivation_trial_attempt
+    ADD CONSTRAINT derivation_trial_attempt_pkey PRIMARY KEY (trial_id, attempt);
+
+CREATE UNIQUE INDEX derivation_trial_attempt_open ON relaybox_internal.derivation_trial_attempt USING btree (trial_id) WHERE (state = 'open'::text);
+
+ALTER TABLE ONLY relaybox_internal.derivation_trial_attempt
+    ADD CONSTRAINT derivation_trial_attempt_trial_id_fkey FOREIGN KEY (trial_id) REFERENCES relaybox_internal.derivation_trial(trial_id);
+
+CREATE TABLE relaybox_internal.derivation_trial_message (
+    trial_id integer NOT NULL,
+    seq bigint NOT NULL,
+    message_id uuid NOT NULL,
+    topic text NOT NULL,
+    sender text NOT NULL,
+    key text,
+    headers jsonb NOT NULL,
+    payload text,
+    payload_bytes bytea,
+    CONSTRAINT headers_are_an_object CHECK ((jsonb_typeof(headers) = 'object'::text)),
+    CONSTRAINT headers_at_most_64_kib CHECK ((octet_length((headers)::text) <= 65536)),
+    CONSTRAINT headers_nest_at_most_64_levels CHECK ((NOT jsonb_path_exists(headers, 'strict $.**{64}?(@.type() == "object" || @.type() == "array")'::jsonpath))),
+    CONSTRAINT key_at_most_200_characters CHECK ((length(key) <= 200)),
+    CONSTRAINT message_has_exactly_one_payload CHECK ((num_nonnulls(payload, payload_bytes) = 1)),
+    CONSTRAINT numbers_in_headers_below_1e308 CHECK ((NOT jsonb_path_exists(headers, 'strict $.**?(@.abs() >= 100000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000)'::jsonpath))),
+    CONSTRAINT payload_at_most_16_mib CHECK (((octet_length(payload) <= 16777216) AND (octet_length(payload_bytes) <= 16777216))),
+    CONSTRAINT topic_is_a_plain_name CHECK ((topic ~ '^[a-z0-9_.-]{1,48}$'::text))
+);
+
+COMMENT ON TABLE relaybox_internal.derivation_trial_message IS 'What a trial would send, with the constraints of relaybox.outbox. Deleted when the trial ends.';
+
+COMMENT ON COLUMN relaybox_internal.derivation_trial_message.seq IS 'In the order in which the messages would be in the outbox.';
+
+ALTER TABLE relaybox_internal.derivation_trial_message ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.derivation_trial_message_seq_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ONLY relaybox_internal.derivation_trial_message
+    ADD CONSTRAINT derivation_trial_message_pkey PRIMARY KEY (trial_id, seq);
+
+ALTER TABLE ONLY relaybox_internal.derivation_trial_message
+    ADD CONSTRAINT derivation_trial_message_trial_id_fkey FOREIGN KEY (trial_id) REFERENCES relaybox_internal.derivation_trial(trial_id);
+
 CREATE TABLE relaybox_internal.detached_segment (
     log_id integer NOT NULL,
     first bigint NOT NULL,

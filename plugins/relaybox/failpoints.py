@@ -147,6 +147,18 @@ DERIVE_FAILPOINTS: Mapping[str, str] = {
 }
 """The same of a derivation, in the order of its steps."""
 
+TRIAL_FAILPOINTS: Mapping[str, str] = {
+    "trial.committing": "store: the trial of a next version written, COMMIT not sent yet",
+    "trial.committed": "store: the trial durable, no attempt yet",
+    "trial_attempt.committing": "store: an attempt of the trial written, COMMIT not sent yet",
+    "trial_attempt.committed": "store: that attempt durable, the function not called yet",
+    "trial_failure.committing": "store: failure of that attempt written, COMMIT not sent yet",
+    "trial_failure.committed": "store: that failure durable, nobody told yet",
+    "trial_end.committing": "store: the trial promoted or dropped, COMMIT not sent yet",
+    "trial_end.committed": "store: that durable, nobody told yet",
+}
+"""The same of a trial of a next version; a task of it reaches derive.begin to derive.committed too."""
+
 QUERY_FAILPOINTS: Mapping[str, str] = {
     "query_subscription.committing": "store: subscription of a streaming query written, COMMIT not sent yet",
     "query_subscription.committed": "store: that durable, nothing of the micro-batch read",
@@ -199,6 +211,7 @@ KNOWN_FAILPOINTS = (
     *PUT_FAILPOINTS,
     *FRAME_FAILPOINTS,
     *DERIVE_FAILPOINTS,
+    *TRIAL_FAILPOINTS,
     *QUERY_FAILPOINTS,
     *LAKE_FAILPOINTS,
     *PROCESSING_FAILPOINTS,

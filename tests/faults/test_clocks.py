@@ -24,7 +24,11 @@ SHOWN = {
 SHOWN |= {
     "begin_derivation.sql": "when an attempt of the version before ended",
     "begin_derivation_attempt.sql": "when the attempt before ended",
+    "begin_derivation_trial_attempt.sql": "when the attempt before ended",
+    "end_derivation_trial.sql": "when a trial ended",
     "fail_derivation_attempt.sql": "when an attempt failed",
+    "fail_derivation_trial_attempt.sql": "when an attempt failed",
+    "finish_derivation_trial_attempt.sql": "when an attempt was done",
     "take_over_dead_letters.sql": "when a dead letter was dropped",
     "publish_derivation_attempt.sql": "when an attempt was published",
     "append_run.sql": "when a run of stream positions grew last",

@@ -46,8 +46,14 @@ def start_assets(routes: Routes, hop: Hop) -> AssetAny:
 
 
 def derive_assets(routes: Routes, route: Route) -> AssetAny:
-    """Whose events start a derivation: those of the logs of its stream, and of its subscription, once the derivation has one."""
-    return _stream_assets(routes, route.path[0], route.require_derivation().stream, route.derive_subscription)
+    """Whose events start a derivation: those of the logs of its stream, and of its subscription, once the derivation has one.
+
+    Also of that of the next version, which runs as soon as it is promoted.
+    """
+    derivation = route.require_derivation()
+    versions = [derivation, derivation.next] if derivation.next else [derivation]
+    subscriptions = [route.derive_subscription_of(version) for version in versions]
+    return _stream_assets(routes, route.path[0], derivation.stream, *subscriptions)
 
 
 def export_assets(routes: Routes, export: Export) -> AssetAny:
@@ -55,8 +61,13 @@ def export_assets(routes: Routes, export: Export) -> AssetAny:
     return _stream_assets(routes, export.store, export.stream, export.subscription)
 
 
-def _stream_assets(routes: Routes, store: Store, stream: str, subscription: str) -> AssetAny:
+def _stream_assets(routes: Routes, store: Store, stream: str, *subscriptions: str) -> AssetAny:
     """Looked at as often as the hops that leave the store."""
+    logs = (log_asset(hop) for hop in routes.hops if hop.destination == store and hop.stream == stream)
+    return AssetAny(*logs, *(_waiting_in(store, subscription) for subscription in subscriptions))
+
+
+def _waiting_in(store: Store, subscription: str) -> Asset:
     trigger = SubscriptionTrigger(
         relaybox_conn_id=store.connection,
         subscription=subscription,
@@ -65,8 +76,7 @@ def _stream_assets(routes: Routes, store: Store, stream: str, subscription: str)
         backoff=store.watch.backoff,
         listen=store.watch.listen,
     )
-    logs = (log_asset(hop) for hop in routes.hops if hop.destination == store and hop.stream == stream)
-    return AssetAny(*logs, _waiting(store.connection, subscription, trigger))
+    return _waiting(store.connection, subscription, trigger)
 
 
 def waiting_asset(relaybox_conn_id: str, subscription: str, *, poll_seconds: float = 5.0) -> Asset:

@@ -23,6 +23,8 @@ APPROVE_TASK_ID = "approve"
 REDRIVE_TASK_ID = "redrive"
 SKIP_TASK_ID = "skip"
 INIT_TASK_ID = "init"
+TRY_TASK_ID = "try"
+PROMOTE_TASK_ID = "promote"
 
 RUN_NAME_TEMPLATE = "{{ dag.dag_id }} {{ run_id }}"
 """What run_name() gives, for Airflow to fill in."""
@@ -71,6 +73,10 @@ def skip_dag_id(route: Route) -> str:
 
 def derive_dag_id(route: Route) -> str:
     return f"relaybox_derive__{route.name}"
+
+
+def promote_dag_id(route: Route) -> str:
+    return f"relaybox_promote__{route.name}"
 
 
 def export_dag_id(export: Export) -> str:

@@ -27,6 +27,7 @@ from relaybox.cli import (
     subscriptions,
     topics,
     transfer,
+    trials,
     verification,
 )
 from relaybox.cli.exits import CommandGroup, Settings
@@ -37,6 +38,7 @@ GROUPS = (
         doctor,
         transfer,
         derivations,
+        trials,
         lake,
         monitoring,
         verification,

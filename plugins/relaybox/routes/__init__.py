@@ -114,6 +114,7 @@ outbox is never detached: a hop that stops has an alert.
 | `dead_letter_limit` | 100 | from 1: so many dead letters one after the other end a run: the function is wrong, not the messages |
 | `row_errors` | `stop` | `stop`, or `dead_letter`: a message for which the function fails alone is set aside |
 | `changed_source` | `refuse` | `refuse` or `warn`: the module or the SQL is another one, and the version is the same |
+| `next` | none | a candidate for the next version: a higher `version`, and one of `with` and `sql`. `relaybox trials` tries it |
 
 **`exports.<export>`**, for a stream that is written into a table of a lake: see docs/lake.md
 

@@ -20,7 +20,9 @@ DERIVE_KEYS = (
     "row_errors",
     "dead_letter_limit",
     "changed_source",
+    "next",
 )
+NEXT_KEYS = ("with", "sql", "version")
 DERIVE_BATCH_ROWS = 100_000
 DEAD_LETTER_LIMIT = 100
 ROW_ERRORS = ("stop", "dead_letter")
@@ -33,9 +35,14 @@ def derive_contradictions(routes: Mapping[str, object]) -> Iterator[Problem]:
         derive = _member(route, "derive")
         if not isinstance(derive, dict):
             continue
-        if (derive.get("with") is None) == (derive.get("sql") is None):
-            found = "neither" if derive.get("sql") is None else "both"
-            yield Problem(("routes", name, "derive"), f"got {found} of with and sql; expected one of them")
+        yield from _source_contradictions(("routes", name, "derive"), derive)
+        candidate = derive.get("next")
+        if isinstance(candidate, dict):
+            yield from _source_contradictions(("routes", name, "derive", "next"), candidate)
+            version, next_version = derive.get("version"), candidate.get("version")
+            if isinstance(version, int) and isinstance(next_version, int) and next_version <= version:
+                text = f"got {next_version}; expected a version above {version}, that of derive"
+                yield Problem(("routes", name, "derive", "next", "version"), text)
         stream, first = derive.get("from"), _first_store(route)
         if not isinstance(stream, str) or not isinstance(first, str):
             continue
@@ -47,6 +54,12 @@ def derive_contradictions(routes: Mapping[str, object]) -> Iterator[Problem]:
         elif _feeds_itself(routes, route):
             text = f"got {show(stream)}, to which the derived messages come back"
             yield Problem(("routes", name, "derive", "from"), f"{text}; expected no loop: each message would make more for ever")
+
+
+def _source_contradictions(section: tuple[str, ...], values: Mapping[str, object]) -> Iterator[Problem]:
+    if (values.get("with") is None) == (values.get("sql") is None):
+        found = "neither" if values.get("sql") is None else "both"
+        yield Problem(section, f"got {found} of with and sql; expected one of them")
 
 
 def _of_stream(routes: Mapping[str, object], stream: str) -> list[object]:

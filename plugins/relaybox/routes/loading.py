@@ -119,7 +119,7 @@ def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
 
 
 def _derivation(route: str, rules: DeriveRules) -> Derivation:
-    return Derivation(
+    derivation = Derivation(
         stream=rules.stream,
         function=rules.function,
         sql=rules.sql,
@@ -131,6 +131,10 @@ def _derivation(route: str, rules: DeriveRules) -> Derivation:
         dead_letter_limit=rules.dead_letter_limit,
         changed_source=rules.changed_source,
     )
+    if rules.next is None:
+        return derivation
+    candidate = replace(derivation, function=rules.next.function, sql=rules.next.sql, version=rules.next.version, start=None)
+    return replace(derivation, next=candidate)
 
 
 def _settings(name: str, rules: RouteRules) -> RouteSettings:

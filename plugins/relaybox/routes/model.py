@@ -122,6 +122,7 @@ class Derivation:
         row_errors: stop, or dead_letter: a message for which the function fails alone is set aside.
         dead_letter_limit: dead letters one after the other that end a run.
         changed_source: refuse, or warn, when the text of the source differs under the same version.
+        next: a candidate for the next version, which `relaybox trials` tries; it runs once the store has promoted it. None: there is none.
     """
 
     stream: str
@@ -134,6 +135,7 @@ class Derivation:
     row_errors: str
     dead_letter_limit: int
     changed_source: str
+    next: "Derivation | None" = None
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,11 @@ class Route(RouteSettings):
     @property
     def derive_subscription(self) -> str:
         """What the derivation reads its stream as; the store's function begin_derivation() names it so."""
-        return f"derive.{self.name}.v{self.require_derivation().version}"
+        return self.derive_subscription_of(self.require_derivation())
+
+    def derive_subscription_of(self, derivation: Derivation) -> str:
+        """The same of a version."""
+        return f"derive.{self.name}.v{derivation.version}"
 
     def require_derivation(self) -> Derivation:
         """What sends the messages of the route; a ConfigurationError if applications send them."""
@@ -249,6 +255,16 @@ class Route(RouteSettings):
                 next_step="Name a route with derive, or write the section: see docs/deriving.md",
             )
         return self.derivation
+
+    def require_next(self) -> Derivation:
+        """The candidate for the next version; a ConfigurationError if relaybox.yaml has none."""
+        candidate = self.require_derivation().next
+        if candidate is None:
+            raise ConfigurationError(
+                f"relaybox.yaml: route {self.name} has no key derive.next: there is no version to try.",
+                next_step="Write derive.next with version and one of with and sql: see docs/deriving.md",
+            )
+        return candidate
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from relaybox.routes.derive_rules import (
     DEAD_LETTER_LIMIT,
     DERIVE_BATCH_ROWS,
     DERIVE_KEYS,
+    NEXT_KEYS,
     ROW_ERRORS,
     derive_contradictions,
 )
@@ -299,6 +300,12 @@ class SparkRules(_Rules):
     queue: Queue | None = None
 
 
+class NextRules(_Rules):
+    function: Function | None = Field(default=None, alias="with")
+    sql: Sql | None = None
+    version: int = Field(ge=1, le=1_000_000, description="a whole number from 1 to 1000000")
+
+
 class DeriveRules(_Rules):
     stream: Name = Field(alias="from", description="the name of a stream")
     function: Function | None = Field(default=None, alias="with")
@@ -310,6 +317,7 @@ class DeriveRules(_Rules):
     row_errors: RowErrors = "stop"
     dead_letter_limit: int = _whole_number(DEAD_LETTER_LIMIT, 1, 1_000_000_000)
     changed_source: ChangedSource = "refuse"
+    next: Annotated[NextRules, _section(", ".join(NEXT_KEYS))] | None = None
 
 
 class RouteRules(_Rules):
@@ -406,6 +414,7 @@ _SECTIONS: dict[str, type[_Rules]] = {
     "watch": WatchRules,
     "spark": SparkRules,
     "derive": DeriveRules,
+    "next": NextRules,
 }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from relaybox.routes import load_routes
 from relaybox.spark.application import new_parser, run_application, spark_session
 from relaybox.spark.derivations.deriving import derive
+from relaybox.spark.derivations.trying import try_next
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,6 +22,9 @@ def _run(options: argparse.Namespace) -> None:
     route = load_routes(options.config).route(options.route)
     derivation = route.require_derivation()
     with spark_session(f"{route.name} derive", route=route.name) as session:
+        if options.trial:
+            try_next(route, session, start=options.start, through=options.through, recorded_by=options.recorded_by)
+            return
         derive(route, derivation, session, recorded_by=options.recorded_by)
 
 
@@ -28,4 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = new_parser("derive.py", does="Derives the messages of a route with Spark.", example="--route delays")
     parser.add_argument("--route", required=True, help="name of the route, as in relaybox.yaml")
     parser.add_argument("--recorded-by", default=getpass.getuser(), help="who runs it, for the ledger")
+    parser.add_argument("--trial", action="store_true", help="try the next version on messages of the past, and send nothing")
+    parser.add_argument("--from", dest="start", help="with --trial: earliest, a stream position or a time")
+    parser.add_argument("--through", help="with --trial: a stream position (included) or a time (excluded)")
     return parser

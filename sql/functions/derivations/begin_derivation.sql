@@ -1,5 +1,5 @@
 -- The derivation of a route at a version, which begins it if the store does not have it: ends the
--- subscription and the open attempt of the version before, and subscribes. Without start_ a new
+-- subscription, the open attempt and the open trial of the version before, and subscribes. Without start_ a new
 -- version begins after the last message that the one before has done. Dead letters of the version
 -- before go to the new one, but for those that it derives from anyway. Locks the table derivation
 -- while it begins. Raises RB025 for an older version, another stream, or another source (if
@@ -32,6 +32,11 @@ begin
         update relaybox_internal.derivation_attempt a set
             state = 'superseded', ended_at = clock_timestamp()
         where a.derivation_id = newest.derivation_id and a.state = 'open';
+        perform relaybox_internal.end_derivation_trial(
+            t.trial_id, 'dropped', session_user::text, format('version %s began', version_)
+        )
+        from relaybox_internal.derivation_trial t
+        where t.derivation_id = newest.derivation_id and t.state = 'open';
         select * into strict subscribed from relaybox_internal.subscription s
         where s.subscription_id = newest.subscription_id;
         reached := relaybox_internal.derivation_reached(newest);

@@ -18,7 +18,7 @@ with our_table (table_schema, table_name, driver_may) as (
     from unnest(array[
         'arrival', 'attempt', 'attestation', 'backlog', 'batch', 'confirmation', 'cursor',
         'dead_letter', 'decision', 'delivery', 'derivation', 'derivation_attempt',
-        'detached_segment', 'dropped_segment', 'failed_attempt', 'generation', 'ghost', 'held',
+        'derivation_trial', 'derivation_trial_attempt', 'derivation_trial_message', 'detached_segment', 'dropped_segment', 'failed_attempt', 'generation', 'ghost', 'held',
         'hop_in', 'hop_out', 'index_range', 'lane', 'late_delivery', 'numbering', 'receipt',
         'replay_range', 'seen', 'sender', 'sender_counter', 'sender_state', 'skip', 'stream',
         'stream_log', 'stream_topic', 'subscription', 'topic_request'
@@ -205,7 +205,7 @@ union all
 select 'relation', o.oid, null, 'SELECT', 'relaybox_reader' from tables o
 union all
 select 'relation', o.oid, null, 'SELECT', 'relaybox_viewer' from tables o
-where o.table_name not in ('log', 'outbox')
+where o.table_name not in ('log', 'outbox', 'derivation_trial_message')
 union all
 select 'relation', o.oid, null, p.name, p.grantee::name
 from logs o

@@ -96,6 +96,30 @@ In a terminal: `relaybox derive {route.name} --dry-run` shows what the function 
 {_BUTTONS}"""
 
 
+def promote_doc(route: Route) -> str:
+    derivation, candidate = route.require_derivation(), route.require_next()
+    source = candidate.function or "the SQL of relaybox.yaml"
+    return f"""\
+Tries version {candidate.version} of what route **{route.name}** derives from stream **{derivation.stream}** ({source}), and
+promotes it after a person approved it.
+
+### What it does
+
+1. `try` derives from messages of the past with the new version, and sends nothing. The present version goes on.
+2. `show` compares the result with what the present version has sent for these messages, and counts what differs by topic.
+   `relaybox trials compare {route.name}` shows samples too: payloads are not in Airflow.
+3. `approve` waits for a person, for a day. No answer rejects it. It takes no slot.
+4. `promote` ends the present version and begins the new one.
+
+A rejected trial stays open: correct the range or the function after `relaybox trials drop {route.name}`, or promote it later.
+
+### When it fails
+
+Nothing was sent, and the present version goes on. The last lines of the log say what is wrong, where, and what to do.
+
+{_BUTTONS}"""
+
+
 def _checked(store: Store) -> str:
     if store.watch.listen:
         return "Every ten minutes it checks without them, and so begins what is new in relaybox.yaml."

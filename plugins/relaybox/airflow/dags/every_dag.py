@@ -11,6 +11,7 @@ from relaybox.airflow.dags.confirm import build_confirm_dags
 from relaybox.airflow.dags.derive import build_derive_dags
 from relaybox.airflow.dags.export import build_export_dags
 from relaybox.airflow.dags.init import build_init_dag
+from relaybox.airflow.dags.promote import build_promote_dags
 from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.airflow.dags.retention import build_retention_dag
 from relaybox.airflow.dags.transfer import build_transfer_dags
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _KINDS: tuple[Callable[[Routes], dict[str, DAG]], ...] = (
     build_transfer_dags,
     build_derive_dags,
+    build_promote_dags,
     build_export_dags,
     build_confirm_dags,
     build_replay_dags,

@@ -5,16 +5,24 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark import errors as spark_errors
 from pyspark.sql import functions as f
 from pyspark.sql.types import LongType
 
 from relaybox import errors
-from relaybox.errors import ConfigurationError, DerivationFailed, RelayboxError, SparkFailed
+from relaybox.errors import (
+    ConfigurationError,
+    DerivationChanged,
+    DerivationFailed,
+    LaneLost,
+    NotSubscribed,
+    RelayboxError,
+    SparkFailed,
+)
 from relaybox.log_events import emit, warn
 from relaybox.spark.derivations.ledger import Attempt, open_ledger
 from relaybox.spark.derivations.publishing import CAUSE, Published, Sending, reports, send
@@ -27,7 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from relaybox.routes import Derivation, Route
-    from relaybox.spark.derivations.ledger import Ledger
     from relaybox.spark.tasks import TaskSession
 
 _NUMBER = "relaybox_number"
@@ -53,6 +60,17 @@ class Derived:
     derived: int = 0
     dead_letters: int = 0
 
+    def with_more(self, more: Derived) -> Derived:
+        """This run after another attempt."""
+        return Derived(
+            more.route,
+            more.version,
+            self.attempts + more.attempts,
+            self.messages + more.messages,
+            self.derived + more.derived,
+            self.dead_letters + more.dead_letters,
+        )
+
 
 def derive(
     route: Route,
@@ -71,6 +89,8 @@ def derive(
         recorded_by: who runs it, for the ledger.
         progress: told after each attempt.
 
+    A run whose version is followed by a promoted one in the middle goes on with that.
+
     Raises:
         DerivationChanged: the store has another version or another source.
         DerivationFailed: the function failed, or returned what makes no message. Nothing of that attempt is sent.
@@ -78,34 +98,50 @@ def derive(
         SparkFailed: Spark lost the work. Nothing of that attempt is sent.
         NotSubscribed, NoLongerKept, Transient, Terminal: the store refuses, or failed.
     """
-    source = load_source(derivation, route=route.name)
     register(session.dataframes)
-    with open_ledger(route, derivation) as ledger:
-        ledger.begin(source)
-        run = _Run(route, derivation, session, source, ledger, recorded_by)
-        done = Derived(route.name, derivation.version)
-        for more in run.attempts():
-            done = Derived(
-                done.route,
-                done.version,
-                done.attempts + more.attempts,
-                done.messages + more.messages,
-                done.derived + more.derived,
-                done.dead_letters + more.dead_letters,
-            )
-            progress(done)
-    emit("derivation_done", route=route.name, version=done.version, messages=done.messages, derived=done.derived)
-    return done
+    done = Derived(route.name, derivation.version)
+    while True:
+        with open_ledger(route, derivation) as ledger:
+            version = ledger.derivation
+            try:
+                source = load_source(version, route=route.name)
+                ledger.begin(source)
+                for more in Run(route, version, session, source, ledger, recorded_by).attempts():
+                    done = done.with_more(more)
+                    progress(done)
+            except (DerivationChanged, LaneLost, NotSubscribed):
+                ledger.session.rollback()
+                if not ledger.is_promoted():
+                    raise
+                emit("derivation_promoted", route=route.name, before=version.version)
+                continue
+        emit("derivation_done", route=route.name, version=version.version, messages=done.messages, derived=done.derived)
+        return replace(done, version=version.version)
+
+
+class AttemptLedger(Protocol):
+    """Where attempts are on record: of a derivation, or of a trial."""
+
+    def begin_attempt(self, max_count: int, begun_by: str) -> Attempt | None:
+        """As Ledger.begin_attempt()."""
+        ...
+
+    def fail(self, attempt: Attempt, reason: str, *, dead_letter: bool) -> None:
+        """As Ledger.fail()."""
+        ...
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
+    """What makes one attempt after the other, of a derivation or of a trial."""
+
     route: Route
     derivation: Derivation
     session: TaskSession
     source: Source
-    ledger: Ledger
+    ledger: AttemptLedger
     recorded_by: str
+    is_trial: bool = False
 
     def attempts(self) -> Iterator[Derived]:
         """One attempt after the other; after one that failed for a row, smaller ones, until the row is alone."""
@@ -134,19 +170,31 @@ class _Run:
                 continue
             dead_letters = 0
             at_most = min(self.derivation.batch_rows, max(at_most, 2 * attempt.message_count))
-            emit(
-                "derived",
-                route=self.route.name,
-                version=self.derivation.version,
-                attempt=attempt.attempt,
-                first_stream_position=attempt.firsts[0],
-                last_stream_position=attempt.lasts[-1],
-                messages=attempt.message_count,
-                derived=published.derived_count,
-            )
+            self._tell(attempt, published.derived_count)
             yield Derived(self.route.name, self.derivation.version, 1, attempt.message_count, published.derived_count)
 
+    def _tell(self, attempt: Attempt, derived: int) -> None:
+        done = {
+            "route": self.route.name,
+            "version": self.derivation.version,
+            "attempt": attempt.attempt,
+            "first_stream_position": attempt.firsts[0],
+            "last_stream_position": attempt.lasts[-1],
+            "messages": attempt.message_count,
+            "derived": derived,
+        }
+        if self.is_trial:
+            emit("trial_derived", **done)
+        else:
+            emit("derived", **done)
+
     def _too_many(self, dead_letters: int, error: RelayboxError) -> DerivationFailed:
+        if self.is_trial:
+            return DerivationFailed(
+                f"route {self.route.name}: the function of the trial fails for {dead_letters} messages, one after the other. The last "
+                f"one: {error}",
+                next_step=f"Drop the trial (relaybox trials drop {self.route.name}), mend the function, and run it again.",
+            )
         return DerivationFailed(
             f"route {self.route.name}: {dead_letters} messages, one after the other, are dead letters now. The last one: {error}",
             next_step="If the function is wrong, mend it under a higher version, which takes these dead letters over, and redrive them. "
@@ -176,6 +224,7 @@ class _Run:
             token=attempt.token,
             first=attempt.firsts[0],
             last=attempt.lasts[-1],
+            is_trial=self.is_trial,
         )
         with self.session.described(f"relaybox derive {self.route.name}"), told_as_ours(self._where(attempt), self.source):
             rows = derived.mapInArrow(partial(reports, sending), "report binary").collect()

@@ -62,6 +62,11 @@ class Ledger:
         self.derivation = derivation
         self.derivation_id = 0
 
+    def is_promoted(self) -> bool:
+        """Whether the store is at the version of the key `next` by now: it has promoted that."""
+        promoted: bool = self.derivation.next is not None and _newest(self.session, self.route) == self.derivation.next.version
+        return promoted
+
     def begin(self, source: Source) -> None:
         """Begins this version of the derivation, unless the store has it. One transaction, durable.
 
@@ -114,8 +119,16 @@ class Ledger:
 
 @contextmanager
 def open_ledger(route: Route, derivation: Derivation) -> Iterator[Ledger]:
-    """A ledger until the block ends."""
+    """A ledger until the block ends: of the version of `next`, where the store has promoted it."""
     store = route.path[0]
     connection = connect(store.service, application_name=f"relaybox derive {route.name}")
     with closing(StoreSession(connection, store.name, f"deriving the messages of route {route.name}")) as session:
+        if derivation.next and _newest(session, route) == derivation.next.version:
+            derivation = derivation.next
         yield Ledger(session, route, derivation)
+
+
+def _newest(session: StoreSession, route: Route) -> int | None:
+    newest: int | None = session.value("select version from relaybox_internal.newest_derivation(%s)", route.name)
+    session.rollback()
+    return newest

@@ -44,9 +44,10 @@ def preview(route: Route, derivation: Derivation, session: TaskSession, *, sampl
         DerivationFailed: the function failed, or returned what makes no message.
         SparkFailed, UnknownStream, NoLongerKept, Transient, Terminal: as deriving.
     """
-    source = load_source(derivation, route=route.name)
     register(session.dataframes)
     with open_ledger(route, derivation) as ledger:
+        derivation = ledger.derivation
+        source = load_source(derivation, route=route.name)
         first, last = ledger.read_next(derivation.batch_rows)
     count, samples = 0, []
     if first <= last:

@@ -33,6 +33,7 @@ class Sending:
         topics: of the route; a message without a column topic gets the first.
         derivation_id, attempt, token: in the ledger.
         first, last: the ends of the stream positions of the attempt.
+        is_trial: the attempt is of a trial, whose number is the derivation_id: its messages go into the table of trials.
     """
 
     store: str
@@ -46,6 +47,18 @@ class Sending:
     token: str
     first: int
     last: int
+    is_trial: bool = False
+
+    @property
+    def attempts(self) -> str:
+        """The ledger of the attempt, as names in SQL have it."""
+        return "derivation_trial_attempt" if self.is_trial else "derivation_attempt"
+
+    @property
+    def is_this(self) -> str:
+        """The condition for the attempt in that ledger."""
+        number = "trial_id" if self.is_trial else "derivation_id"
+        return f"a.{number} = {self.derivation_id} and a.attempt = {self.attempt}"
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,8 @@ def reports(sending: Sending, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 def send(sending: Sending, batches: Iterable[pa.RecordBatch]) -> Published:
     """Puts the rows into the outbox in their order, unless a task of this attempt has, and publishes the attempt.
 
+    Those of a trial go into the table of trials in the same way, and nothing is sent.
+
     The rows go to the store as they come, by COPY into a temporary table of the session, so memory does not grow with them.
     The id of a message follows from route, version, the message that caused it, and its number among those of this cause.
 
@@ -86,9 +101,10 @@ def send(sending: Sending, batches: Iterable[pa.RecordBatch]) -> Published:
                 cursor.adbc_ingest(_TABLE, rows, mode="create", temporary=True)
         reach("derive.copied", None)
         attempt = f"{sending.derivation_id}, {sending.attempt}"
-        (is_open,) = one_row(cursor, f"select relaybox_internal.lock_derivation_attempt({attempt}, {quote_text(sending.token)})")
+        (is_open,) = one_row(cursor, f"select relaybox_internal.lock_{sending.attempts}({attempt}, {quote_text(sending.token)})")
         if not is_open:
-            (count,) = one_row(cursor, _PUBLISHED_COUNT.format(derivation=sending.derivation_id, attempt=sending.attempt))
+            published = f"select a.derived_count from relaybox_internal.{sending.attempts} a where {sending.is_this}"  # noqa: S608
+            (count,) = one_row(cursor, published)
             return Published(count, now=False)
         count, first_seq, last_seq = 0, "null", "null"
         if rows is not None:
@@ -103,8 +119,11 @@ def send(sending: Sending, batches: Iterable[pa.RecordBatch]) -> Published:
                 )
             cursor.execute(f"drop table pg_temp.{_TABLE}")  # a pooler lends the session of the server to the next task
         reach("derive.inserted", None)
-        sent = f"{quote_text(sending.sender)}, {count}, {first_seq}, {last_seq}"
-        one_row(cursor, f"select relaybox_internal.publish_derivation_attempt({attempt}, {sent})")
+        if sending.is_trial:
+            one_row(cursor, f"select relaybox_internal.finish_derivation_trial_attempt({attempt}, {count})")
+        else:
+            sent = f"{quote_text(sending.sender)}, {count}, {first_seq}, {last_seq}"
+            one_row(cursor, f"select relaybox_internal.publish_derivation_attempt({attempt}, {sent})")
         reach("derive.committing", None)
         cursor.connection.commit()
         reach("derive.committed", None)
@@ -136,18 +155,11 @@ def _refused_rows(sending: Sending) -> Iterator[None]:
 
 _STRAY_CAUSES = f"""
     select min({CAUSE}), count(*) from {_TABLE}
-    where ({CAUSE} <@ (
-        select a.stream_positions from relaybox_internal.derivation_attempt a
-        where a.derivation_id = {{derivation}} and a.attempt = {{attempt}}
-    )) is not true
+    where ({CAUSE} <@ (select {{positions}} from relaybox_internal.{{attempts}} a where {{is_this}})) is not true
 """  # noqa: S608  our own names
 
 _OF_A_ROW = ("22", "23")
 """Classes of SQLSTATE: data exceptions, and constraints of the outbox."""
-
-_PUBLISHED_COUNT = """
-    select derived_count from relaybox_internal.derivation_attempt where derivation_id = {derivation} and attempt = {attempt}
-"""
 
 
 def _refuse_strays(cursor: Any, sending: Sending, names: Sequence[str]) -> None:
@@ -163,7 +175,11 @@ def _refuse_strays(cursor: Any, sending: Sending, names: Sequence[str]) -> None:
                 next_step=f"Add it to topics of the route, run relaybox init, or return one of: {', '.join(sending.topics)}.",
             )
     if CAUSE in names:
-        stray, count = one_row(cursor, _STRAY_CAUSES.format(derivation=sending.derivation_id, attempt=sending.attempt))
+        positions = (
+            "int8range(a.first_stream_position, a.last_stream_position, '[]')" if sending.is_trial else "a.stream_positions"
+        )
+        strays = _STRAY_CAUSES.format(positions=positions, attempts=sending.attempts, is_this=sending.is_this)
+        stray, count = one_row(cursor, strays)
         if count:
             raise DerivationFailed(
                 f"store {sending.store}: {count} derived messages of route {sending.route} have a {CAUSE} such as {stray}, which is not "
@@ -173,7 +189,7 @@ def _refuse_strays(cursor: Any, sending: Sending, names: Sequence[str]) -> None:
 
 
 def _insert(sending: Sending, names: Sequence[str]) -> str:
-    """Of all rows of the temporary table into the outbox; gives their number, and their first and last seq."""
+    """Of all rows of the temporary table into the outbox, or into the table of trials; gives their number, and their first and last seq."""
     values = {name: f"r.{name}" if name in names else f"null::{kind}" for name, kind in _OPTIONAL.items()}
     if "topic" not in names:
         values["topic"] = quote_text(sending.topics[0])
@@ -187,10 +203,13 @@ def _insert(sending: Sending, names: Sequence[str]) -> str:
             f"'{sending.first}-{sending.last}'",
             f"'stream_positions', jsonb_build_array({sending.first}, {sending.last})",
         )
+    into, number_of_trial = "relaybox.outbox (", ""
+    if sending.is_trial:
+        into, number_of_trial = "relaybox_internal.derivation_trial_message (trial_id, ", f"{sending.derivation_id}, "
     return f"""
     with messages as (
-        insert into relaybox.outbox (message_id, topic, sender, key, headers, payload, payload_bytes)
-        select
+        insert into {into}message_id, topic, sender, key, headers, payload, payload_bytes)
+        select {number_of_trial}
             substr(encode(sha256(convert_to({identity} || {cause} || E'\\n' || r.number, 'UTF8')), 'hex'), 1, 32)::uuid,
             {values["topic"]}, {quote_text(sending.sender)}, {values["key"]},
             coalesce(({values["headers"]})::jsonb, '{{}}') || jsonb_build_object('derived_from', jsonb_build_object(

@@ -1,0 +1,111 @@
+"""The tasks that try the next version of a derivation, show what differs, and promote it once that was approved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from relaybox.airflow.approvals import approved, cell
+from relaybox.airflow.forms import REASON, given, person
+from relaybox.airflow.naming import RUN_NAME_TEMPLATE, run_name
+from relaybox.airflow.operators.driver import SparkDriverOperator
+from relaybox.airflow.service_file import service_file
+from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.routes import Route
+from relaybox.spark.derivations.source import load_source
+from relaybox.spark.derivations.trials import DIFFERENCES, TrialComparison, open_trials
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+START, THROUGH, REPUBLISH = "start", "through", "republish"
+
+
+class TryOperator(SparkDriverOperator):
+    """Runs the application derive.py with --trial. Safe to run, kill, clear or run twice: it goes on with the open trial."""
+
+    def __init__(self, *, route: Route, **kwargs: Any) -> None:
+        super().__init__(
+            application="derive.py",
+            arguments=["--route", route.name, "--trial", "--recorded-by", RUN_NAME_TEMPLATE],
+            name=f"relaybox {route.name} trial",
+            spark=route.spark,
+            **kwargs,
+        )
+        self.route = route
+
+    def execute(self, context: Context) -> None:
+        params = context["params"]
+        start, through = (str(params[name]) if params.get(name) else None for name in (START, THROUGH))
+        given(params, REASON, "Reason")
+        with terminal_errors_fail_at_once(), service_file([self.route.path[0]]):
+            if server := self.server:
+                # takes a second, which only tasks with something to do spend
+                from relaybox.spark.derivations.trying import try_next
+
+                with self.connect(server, context) as session:
+                    try_next(self.route, session, start=start, through=through, recorded_by=run_name(context["ti"]))
+            else:
+                self.run_driver(*(["--from", start] if start else []), *(["--through", through] if through else []))
+
+
+class CompareOperator(BaseOperator):
+    """Compares the open trial with what the present version has sent. Changes nothing."""
+
+    def __init__(self, *, route: Route, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.route = route
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Returns the trial and a table to approve: counts, and no key and no payload."""
+        with terminal_errors_fail_at_once(), service_file([self.route.path[0]]), open_trials(self.route) as trials:
+            found = trials.compare(sample_count=0)
+        republish = bool(context["params"].get(REPUBLISH))
+        table = comparison_table(self.route, found, republish=republish)
+        self.log.info("%s", table)
+        return {"trial_id": found.trial.trial_id, "republish": republish, "table": table}
+
+
+def comparison_table(route: Route, found: TrialComparison, *, republish: bool) -> str:
+    """Returns Markdown: what was tried, what the promotion does, and a row of counts for each topic."""
+    trial = found.trial
+    rows = [f"| {' | '.join((cell(topic.topic), *(str(count) for count in topic[1:])))} |" for topic in found.topics]
+    begin = f"stream position {trial.first_stream_position}, again" if republish else f"what version {trial.old_version} has done"
+    versions = f"version {trial.version} ({cell(trial.source_name)}) against version {trial.old_version}"
+    positions = f"stream positions {found.compared_from} to {trial.last_stream_position}"
+    told = [
+        f"Route {cell(route.name)}, trial {trial.trial_id}: {versions}, {positions}.",
+        f"Version {trial.version} is to begin {'at' if republish else 'after'} {begin}.",
+        f"Messages for which the function fails: {found.set_aside}. Keys with differences: {found.changed_keys}.",
+        "\n".join([f"| topic | {' | '.join(DIFFERENCES)} |", "|---|---|---|---|---|", *rows]),
+    ]
+    if found.compared_from > trial.first_stream_position:
+        told.insert(
+            1, f"Not compared: {trial.first_stream_position} to {found.compared_from - 1}, which the outbox does not keep whole."
+        )
+    return "\n\n".join(told)
+
+
+class PromoteOperator(BaseOperator):
+    """Promotes the approved trial, and no other one. Idempotent."""
+
+    def __init__(self, *, route: Route, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.route = route
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Returns the version and the stream position from which it derives."""
+        params, candidate = context["params"], self.route.require_next()
+        with terminal_errors_fail_at_once(), service_file([self.route.path[0]]):
+            found, approved_by = approved(context)
+            source = load_source(candidate, route=self.route.name)
+            with open_trials(self.route) as trials:
+                first = trials.promote(
+                    int(found["trial_id"]),
+                    source,
+                    republish=bool(found["republish"]),
+                    promoted_by=f"{person(context)}, approved by {approved_by}",
+                    reason=given(params, REASON, "Reason"),
+                )
+        return {"version": candidate.version, "first_stream_position": first}

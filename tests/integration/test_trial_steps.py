@@ -1,0 +1,508 @@
+"""A trial of a next version in the store: its attempts, the comparison with what was sent, and how it is promoted or dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from relaybox.errors import DerivationChanged, DerivationFailed, LaneLost, NotSubscribed, RequestRefused
+from relaybox.failpoints import TRIAL_FAILPOINTS
+from relaybox.spark.derivations.ledger import Attempt, open_ledger
+from relaybox.spark.derivations.publishing import Published, Sending, send
+from relaybox.spark.derivations.source import Source, load_source
+from relaybox.spark.derivations.trials import TrialComparison, TrialLedger, open_trials
+from tests.support.backups import Backups
+from tests.support.derivations import HERE, ROUTE, STORE, DerivedWorld
+from tests.support.killed_child import kill_at
+from tests.support.patience import patience
+from tests.support.streams import STREAM, deliver
+from tests.support.world import World, wait_until
+
+Row = dict[str, Any]
+TWO = {"version": 2, "with": f"{HERE}:twos"}
+
+
+@pytest.fixture
+def delays(world: World) -> DerivedWorld:
+    """Version 1 has a candidate, version 2."""
+    derived = DerivedWorld(world)
+    derived.configure(**{"with": f"{HERE}:copies", "next": TWO})
+    world.initialise()
+    return derived
+
+
+def sending(attempt: Attempt, *, version: int = 1, is_trial: bool = False) -> Sending:
+    ends = (attempt.firsts[0], attempt.lasts[-1])
+    return Sending(
+        STORE, ROUTE, version, STREAM, ROUTE, (ROUTE,), attempt.derivation_id, attempt.attempt, attempt.token, *ends, is_trial
+    )
+
+
+def late(position: int) -> list[Row]:
+    """What version 1 makes of a message."""
+    return [{"key": f"k{position % 3}", "payload": f"late m{position}"}]
+
+
+def batches(attempt: Attempt, make: Callable[[int], Sequence[Row]]) -> list[pa.RecordBatch]:
+    positions = [one for first, last in zip(attempt.firsts, attempt.lasts, strict=True) for one in range(first, last + 1)]
+    rows = [{"stream_position": one, **row} for one in positions for row in make(one)]
+    return [pa.RecordBatch.from_pylist(rows)] if rows else []
+
+
+def derive_all(delays: DerivedWorld, max_count: int = 4, make: Callable[[int], Sequence[Row]] = late) -> None:
+    """As a run of the derivation, at the version that the store has."""
+    with open_ledger(delays.route, delays.derivation) as opened:
+        opened.begin(load_source(opened.derivation, route=ROUTE))
+        while attempt := opened.begin_attempt(max_count, "test"):
+            send(sending(attempt, version=opened.derivation.version), batches(attempt, make))
+
+
+def source(delays: DerivedWorld) -> Source:
+    return load_source(delays.route.require_next(), route=ROUTE)
+
+
+@contextmanager
+def trial(delays: DerivedWorld, start: str | None = None, through: str | None = None) -> Iterator[TrialLedger]:
+    """Of a trial that has begun."""
+    with open_trials(delays.route) as opened:
+        opened.begin(source(delays), start=start, through=through, begun_by="test")
+        yield opened
+
+
+def try_all(
+    delays: DerivedWorld, make: Callable[[int], Sequence[Row]] = late, start: str | None = None, through: str | None = None
+) -> None:
+    """As a run of the trial."""
+    with trial(delays, start, through) as opened:
+        while attempt := opened.begin_attempt(4, "test"):
+            send(sending(attempt, version=2, is_trial=True), batches(attempt, make))
+
+
+def fail_then_try(delays: DerivedWorld) -> None:
+    with trial(delays) as opened:
+        attempt = opened.begin_attempt(4, "test")
+        assert attempt is not None
+        opened.fail(attempt, "a reason", dead_letter=False)
+    try_all(delays)
+
+
+def promote(delays: DerivedWorld, *, republish: bool = False) -> int:
+    with open_trials(delays.route) as opened:
+        return opened.promote(opened.newest_trial(), source(delays), republish=republish, promoted_by="test", reason="better")
+
+
+def drop(delays: DerivedWorld) -> None:
+    with open_trials(delays.route) as opened:
+        opened.drop(dropped_by="test", reason="worse")
+
+
+def compare(delays: DerivedWorld) -> TrialComparison:
+    with open_trials(delays.route) as opened:
+        return opened.compare(sample_count=10)
+
+
+def tried(delays: DerivedWorld) -> list[str]:
+    query = "select payload from relaybox_internal.derivation_trial_message order by seq"
+    return [payload for (payload,) in delays.world.query(STORE, query)]
+
+
+def attempts(delays: DerivedWorld) -> list[tuple[Any, ...]]:
+    query = (
+        "select state, first_stream_position, last_stream_position, derived_count "
+        "from relaybox_internal.derivation_trial_attempt order by trial_id, attempt"
+    )
+    return delays.world.query(STORE, query)
+
+
+def trials(delays: DerivedWorld) -> list[tuple[Any, ...]]:
+    return delays.world.query(STORE, "select version, state, reason from relaybox_internal.derivation_trial order by trial_id")
+
+
+def versions(delays: DerivedWorld) -> list[int]:
+    return [
+        version for (version,) in delays.world.query(STORE, "select version from relaybox_internal.derivation order by version")
+    ]
+
+
+def counts(found: TrialComparison) -> dict[str, int]:
+    return {difference: found.count(difference) for difference in ("equal", "changed", "only_old", "only_new")}
+
+
+WORK_OF_STEPS: dict[str, Callable[[DerivedWorld], object]] = {
+    **dict.fromkeys(("trial.committing", "trial.committed", "trial_attempt.committing", "trial_attempt.committed"), try_all),
+    **dict.fromkeys(("derive.begin", "derive.copied", "derive.inserted", "derive.committing", "derive.committed"), try_all),
+    **dict.fromkeys(("trial_failure.committing", "trial_failure.committed"), fail_then_try),
+}
+
+
+def marked(step: str) -> object:
+    """The steps of a task are those of test_derivation_steps.py: one of them is enough for each change."""
+    return step if step.startswith("trial") or step == "derive.committing" else pytest.param(step, marks=pytest.mark.thorough)
+
+
+@pytest.mark.parametrize("step", [marked(step) for step in WORK_OF_STEPS])
+def test_g3_a_trial_that_is_killed_at_any_step_has_the_messages_of_one_attempt(
+    delays: DerivedWorld, tmp_path: Path, step: str
+) -> None:
+    """And the outbox has none of them, and version 1 goes on."""
+    assert {one for one in TRIAL_FAILPOINTS if not one.startswith("trial_end")} <= set(WORK_OF_STEPS)
+    deliver(delays.world, 10)
+    derive_all(delays)
+    sent = delays.sent()
+    kill_at(step, tmp_path, lambda: WORK_OF_STEPS[step](delays))
+    try_all(delays)
+    assert tried(delays) == [f"late m{number}" for number in range(1, 11)]
+    done = [(first, last, count) for state, first, last, count in attempts(delays) if state == "done"]
+    assert done == [(1, 4, 4), (5, 8, 4), (9, 10, 2)]
+    deliver(delays.world, 2)
+    derive_all(delays)
+    assert delays.sent() == [*sent, "late m11", "late m12"]
+    assert compare(delays).is_equal
+
+
+@pytest.mark.parametrize("step", ["trial_end.committing", "trial_end.committed"])
+@pytest.mark.parametrize("end", [promote, drop])
+def test_g3_an_end_that_is_killed_is_whole_or_not_there(
+    delays: DerivedWorld, tmp_path: Path, step: str, end: Callable[[DerivedWorld], object]
+) -> None:
+    deliver(delays.world, 6)
+    derive_all(delays)
+    try_all(delays)
+    kill_at(step, tmp_path, lambda: end(delays))
+    is_ended = step == "trial_end.committed"
+    state = {promote: "promoted", drop: "dropped"}[end] if is_ended else "open"
+    assert [one for _, one, _ in trials(delays)] == [state]
+    assert versions(delays) == ([1, 2] if state == "promoted" else [1])
+    assert (tried(delays) == []) == is_ended
+    if end is promote:
+        promote(delays)
+        assert versions(delays) == [1, 2]
+    deliver(delays.world, 2)
+    derive_all(delays)
+    assert delays.sent() == [f"late m{number}" for number in range(1, 9)]
+
+
+def test_the_comparison_counts_and_samples_what_differs(delays: DerivedWorld) -> None:
+    """One message is changed, one is only in the old output, two causes give one more; headers count, `derived_from` does not."""
+
+    def better(position: int) -> list[Row]:
+        match position:
+            case 2:
+                return []
+            case 3:
+                return [{"key": "k0", "payload": "better m3"}]
+            case 5:
+                return [*late(5), {"key": "k5", "payload": "more m5"}]
+            case 6:
+                return [{**late(6)[0], "headers": '{"late": 1}'}]
+            case _:
+                return late(position)
+
+    deliver(delays.world, 8)
+    derive_all(delays)
+    try_all(delays, better, "2", "7")
+    found = compare(delays)
+    assert (found.trial.first_stream_position, found.trial.last_stream_position, found.compared_from) == (2, 7, 2)
+    assert counts(found) == {"equal": 3, "changed": 2, "only_old": 1, "only_new": 1}
+    assert found.changed_keys == 3
+    assert [(one.difference, one.stream_position, one.old_payload, one.new_payload) for one in found.samples] == [
+        ("changed", 3, "late m3", "better m3"),
+        ("changed", 6, "late m6", "late m6"),
+        ("only_new", 5, None, "more m5"),
+        ("only_old", 2, "late m2", None),
+    ]
+    assert (found.samples[1].old_headers, found.samples[1].new_headers) == ("{}", '{"late": 1}')
+
+
+def test_equal_messages_of_one_cause_are_paired_whatever_their_order(delays: DerivedWorld) -> None:
+    deliver(delays.world, 2)
+    derive_all(delays, make=lambda _: [{"payload": one} for one in ("a", "a", "b")])
+    try_all(delays, lambda _: [{"payload": one} for one in ("b", "a", "c", "a")])
+    assert counts(compare(delays)) == {"equal": 6, "changed": 0, "only_old": 0, "only_new": 2}
+
+
+def test_messages_of_others_in_between_are_not_compared(delays: DerivedWorld) -> None:
+    """An application sends while an attempt publishes, with a header that says the same."""
+    deliver(delays.world, 3)
+    derive_all(delays)
+    forged = (
+        "insert into relaybox.outbox (seq, topic, sender, headers, payload) "
+        "select 100, topic, sender, headers, 'forged' from relaybox.outbox limit 1"
+    )
+    delays.world.query(STORE, forged)
+    delays.world.query(STORE, "update relaybox_internal.derivation_attempt set last_seq = 100")
+    try_all(delays)
+    assert counts(compare(delays)) == {"equal": 3, "changed": 0, "only_old": 0, "only_new": 0}
+
+
+def test_the_comparison_begins_where_the_outbox_has_all(delays: DerivedWorld) -> None:
+    deliver(delays.world, 10)
+    derive_all(delays)
+    try_all(delays)
+    delays.world.query(STORE, "delete from relaybox.outbox where seq <= 6")
+    found = compare(delays)
+    assert found.compared_from == 9
+    assert counts(found) == {"equal": 2, "changed": 0, "only_old": 0, "only_new": 0}
+    delays.world.query(STORE, "delete from relaybox.outbox")
+    found = compare(delays)
+    assert found.compared_from == found.trial.last_stream_position + 1
+    assert sum(counts(found).values()) == 0
+
+
+def test_promotion_begins_after_what_the_old_version_has_done(delays: DerivedWorld) -> None:
+    """Version 1 went on; the file still says version 1, and runs derive with version 2."""
+    deliver(delays.world, 6)
+    derive_all(delays)
+    try_all(delays)
+    deliver(delays.world, 3)
+    derive_all(delays)
+    assert promote(delays) == 10
+    deliver(delays.world, 2)
+    derive_all(delays)
+    query = "select headers -> 'derived_from' ->> 'version' from relaybox.outbox order by seq"
+    assert [version for (version,) in delays.world.query(STORE, query)] == ["1"] * 9 + ["2"] * 2
+    assert (tried(delays), trials(delays)) == ([], [(2, "promoted", "better")])
+    assert promote(delays) == 12, "a promotion that is repeated changes nothing"
+    with pytest.raises(DerivationChanged, match=r"is at version 2 since .*, and next is version 2"), trial(delays):
+        pass
+    delays.configure(**TWO, next={"version": 3, "with": f"{HERE}:copies"})
+    deliver(delays.world, 1)
+    derive_all(delays)
+    assert len(delays.sent()) == 12
+
+
+def test_a_promotion_with_republish_sends_the_corrected_range_again(delays: DerivedWorld) -> None:
+    deliver(delays.world, 6)
+    derive_all(delays)
+    try_all(delays, start="4", through="5")
+    assert promote(delays, republish=True) == 4
+    derive_all(delays, make=lambda position: [{"payload": f"better m{position}"}])
+    assert delays.sent()[6:] == ["better m4", "better m5", "better m6"]
+    assert delays.world.query(STORE, "select count(distinct message_id) from relaybox.outbox") == [(9,)]
+
+
+def test_a_trial_that_is_not_done_is_not_promoted(delays: DerivedWorld) -> None:
+    deliver(delays.world, 6)
+    derive_all(delays)
+    with trial(delays) as opened:
+        attempt = opened.begin_attempt(4, "test")
+        assert attempt is not None
+        send(sending(attempt, version=2, is_trial=True), batches(attempt, late))
+    with pytest.raises(RequestRefused, match="has derived from stream positions 1 to 4 only, of 1 to 6"):
+        promote(delays)
+    try_all(delays)
+    promote(delays)
+
+
+def test_a_source_that_changed_is_another_trial(delays: DerivedWorld) -> None:
+    """Neither gone on with nor promoted, while version 1 goes on."""
+    deliver(delays.world, 6)
+    derive_all(delays)
+    try_all(delays)
+    for candidate in ({**TWO, "with": f"{HERE}:odd_ones"}, {**TWO, "version": 3}, {"version": 2, "sql": "select 1"}):
+        delays.configure(**{"with": f"{HERE}:copies", "next": candidate})
+        with pytest.raises(DerivationChanged, match=r"trial 1 of route delays.* is of version 2: tests\S+:twos"):
+            try_all(delays)
+    with pytest.raises(DerivationChanged, match=r"now it is version 2: sql"):
+        promote(delays)
+    assert versions(delays) == [1]
+    drop(delays)
+    try_all(delays)
+    promote(delays)
+
+
+def test_a_trial_of_another_range_is_refused(delays: DerivedWorld) -> None:
+    deliver(delays.world, 6)
+    derive_all(delays)
+    try_all(delays, start="2")
+    with pytest.raises(
+        DerivationChanged, match="was asked for the range from 2 to the last, and this run asks for 3 to the last"
+    ):
+        try_all(delays, start="3")
+    try_all(delays, start="2")
+    try_all(delays)
+    assert len(attempts(delays)) == 2
+
+
+def test_a_range_that_the_old_version_has_not_derived_is_refused(delays: DerivedWorld) -> None:
+    deliver(delays.world, 3)
+    with pytest.raises(DerivationChanged, match="has derived no message yet"):
+        try_all(delays)
+    derive_all(delays)
+    deliver(delays.world, 3)
+    with pytest.raises(RequestRefused, match="has derived from stream positions 1 to 3"):
+        try_all(delays, start="4")
+    try_all(delays, start="3")
+    assert tried(delays) == ["late m3"]
+
+
+def test_a_raised_version_drops_the_trial(delays: DerivedWorld) -> None:
+    deliver(delays.world, 6)
+    derive_all(delays)
+    with trial(delays) as opened:
+        attempt = opened.begin_attempt(4, "test")
+        assert attempt is not None
+        delays.configure(**TWO)
+        derive_all(delays)
+        with pytest.raises(LaneLost, match=r"trial 1 was dropped at .*: version 2 began"):
+            send(sending(attempt, version=2, is_trial=True), batches(attempt, late))
+        with pytest.raises(LaneLost, match="was dropped"):
+            opened.begin_attempt(4, "test")
+    assert (tried(delays), trials(delays)) == ([], [(2, "dropped", "version 2 began")])
+
+
+def test_g3_tasks_of_one_attempt_write_once(delays: DerivedWorld) -> None:
+    deliver(delays.world, 3)
+    derive_all(delays)
+    with trial(delays) as opened:
+        attempt = opened.begin_attempt(10, "test")
+        assert attempt is not None
+        one = sending(attempt, version=2, is_trial=True)
+        with ThreadPoolExecutor(4) as pool:
+            done = list(pool.map(lambda n: send(one, batches(attempt, lambda _: [{"payload": f"{n}"}])), range(4)))
+    assert sorted(one.now for one in done) == [False, False, False, True]
+    assert len(tried(delays)) == 3
+    assert len(set(tried(delays))) == 1
+
+
+def test_g3_of_two_runs_at_once_the_later_attempt_counts(delays: DerivedWorld) -> None:
+    deliver(delays.world, 3)
+    derive_all(delays)
+    with trial(delays) as one, trial(delays) as other:
+        assert one.trial_id == other.trial_id
+        first, second = one.begin_attempt(10, "one"), other.begin_attempt(10, "other")
+        assert first is not None
+        assert second is not None
+        with pytest.raises(LaneLost, match=r"attempt 1 of trial 1 was ended at .*: it is superseded"):
+            send(sending(first, version=2, is_trial=True), batches(first, late))
+        assert send(sending(second, version=2, is_trial=True), batches(second, late)) == Published(3)
+        one.fail(first, "a reason", dead_letter=True)
+    assert (tried(delays), [state for state, *_ in attempts(delays)]) == (delays.sent(), ["superseded", "done"])
+
+
+def test_two_trials_that_begin_at_once_are_one(delays: DerivedWorld) -> None:
+    deliver(delays.world, 3)
+    derive_all(delays)
+
+    def begin(_: int) -> int:
+        with trial(delays) as opened:
+            return opened.trial_id
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(begin, range(4)))) == 1
+
+
+def test_a_message_for_which_the_function_fails_is_set_aside_and_makes_no_dead_letter(delays: DerivedWorld) -> None:
+    deliver(delays.world, 3)
+    derive_all(delays)
+    with trial(delays) as opened:
+        attempt = opened.begin_attempt(1, "test")
+        assert attempt is not None
+        opened.fail(attempt, "a mistake", dead_letter=True)
+    try_all(delays)
+    found = compare(delays)
+    assert (found.set_aside, counts(found)) == (1, {"equal": 2, "changed": 0, "only_old": 1, "only_new": 0})
+    assert delays.world.query(STORE, "select from relaybox_internal.dead_letter") == []
+
+
+def test_what_the_outbox_would_refuse_a_trial_refuses(delays: DerivedWorld) -> None:
+    deliver(delays.world, 1)
+    derive_all(delays)
+    with trial(delays) as opened:
+        attempt = opened.begin_attempt(1, "test")
+        assert attempt is not None
+        for row in ({"payload": None}, {"payload": "a", "key": "x" * 201}, {"payload": "a", "headers": "[1]"}):
+            with pytest.raises(DerivationFailed):
+                send(sending(attempt, version=2, is_trial=True), batches(attempt, lambda _, row=row: [row]))
+    assert tried(delays) == []
+
+
+def test_g3_a_promotion_in_the_middle_of_a_batch_waits_for_it_or_ends_it(
+    delays: DerivedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt that publishes is waited for; one that has not begun to publish loses. No message is derived twice, none is lost."""
+    deliver(delays.world, 6)
+    derive_all(delays)
+    try_all(delays)
+    deliver(delays.world, 4)
+    publishing = Event()
+
+    def is_waiting() -> bool:
+        query = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query ~ 'promote_der'"
+        return bool(delays.world.value(STORE, query))
+
+    def wait(failpoint: str, _: object) -> None:
+        if failpoint == "derive.inserted":
+            publishing.set()
+            wait_until(is_waiting, "the promotion waits for the attempt")
+
+    with open_ledger(delays.route, delays.derivation) as opened, ThreadPoolExecutor(1) as pool:
+        opened.begin(load_source(opened.derivation, route=ROUTE))
+        attempt = opened.begin_attempt(2, "test")
+        assert attempt is not None
+        with monkeypatch.context() as patched:
+            patched.setattr("relaybox.spark.derivations.publishing.reach", wait)
+            sent = pool.submit(send, sending(attempt), batches(attempt, late))
+            assert publishing.wait(patience(30))
+            assert promote(delays) == 9
+            assert sent.result().now
+        with pytest.raises(NotSubscribed):
+            opened.begin_attempt(2, "test")
+        opened.session.rollback()
+        assert opened.is_promoted()
+    derive_all(delays)
+    assert delays.sent() == [f"late m{number}" for number in range(1, 11)]
+
+
+def test_g11_a_store_that_is_restored_takes_the_trial_back_with_it(delays: DerivedWorld, backups: Backups) -> None:
+    """A task of a lost attempt writes nothing, although another attempt has its number; a lost promotion is asked for again."""
+    deliver(delays.world, 3)
+    derive_all(delays)
+    with trial(delays):
+        pass
+    early = backups.take(STORE)
+    with trial(delays) as opened:
+        lost = opened.begin_attempt(10, "test")
+    assert lost is not None
+    try_all(delays)
+    promote(delays)
+    backups.restore(STORE, early)
+    with trial(delays) as opened:
+        known = opened.begin_attempt(10, "test")
+        assert known is not None
+        assert known.attempt == lost.attempt
+        with pytest.raises(LaneLost, match="the store does not know this attempt 1 of trial 1"):
+            send(sending(lost, version=2, is_trial=True), batches(lost, late))
+        send(sending(known, version=2, is_trial=True), batches(known, late))
+    assert versions(delays) == [1]
+    promote(delays)
+    assert versions(delays) == [1, 2]
+
+
+def test_viewers_see_trials_and_no_message_of_them(delays: DerivedWorld) -> None:
+    deliver(delays.world, 1)
+    derive_all(delays)
+    try_all(delays)
+    may = "select has_table_privilege(%s, 'relaybox_internal.derivation_trial{}', 'select')"
+    for role, of_trials, of_messages in (
+        ("relaybox_viewer", True, False),
+        ("relaybox_reader", True, True),
+        ("relaybox_driver", True, True),
+        ("relaybox_consumer", False, False),
+        ("relaybox_producer", False, False),
+    ):
+        found = [delays.world.value(STORE, may.format(table).replace("%s", f"'{role}'")) for table in ("", "_message")]
+        assert found == [of_trials, of_messages], role
+
+
+def test_an_empty_store_has_no_trial_to_compare_or_end(delays: DerivedWorld) -> None:
+    for ask in (compare, drop, promote):
+        with pytest.raises(RequestRefused, match="route delays has no open trial in store hub"):
+            ask(delays)
