@@ -498,7 +498,7 @@ def test_the_tab_of_a_dag_leads_to_its_hop(page: PageServer) -> None:
     client = page.client("viewer")
     answer = client.get("/relaybox/of-dag?dag=relaybox_confirm__flights_2")
     assert (answer.status_code, answer.headers["location"]) == (303, "/relaybox/hops/flights/2")
-    assert "This DAG belongs to no hop of Relaybox." in client.get("/relaybox/of-dag?dag=reports").text
+    assert "belongs to no hop, derivation or export of Relaybox" in client.get("/relaybox/of-dag?dag=reports").text
 
 
 def test_hops_that_a_user_may_not_read_are_not_there(page: PageServer) -> None:

@@ -26,7 +26,11 @@ def test_every_contestant_reads_or_writes_every_message_in_every_round(tmp_path:
     run_bench_spark(messages=3_000, rounds=2, json_path=tmp_path / "bench.json", console=Console(file=printed, width=160))
     document = json.loads((tmp_path / "bench.json").read_text())
     assert {(turn["contestant"], turn["round"]) for turn in document["turns"]} == {(name, n) for name in TITLES for n in (1, 2)}
-    assert set(document["rates"]) == {"frame/jdbc", "frame/hop", "write/append"}
+    assert set(document["rates"]) == {
+        "frame/jdbc", "frame/hop", "write/append", "write/copy", "derive/hop", "export/parquet",
+    }  # fmt: skip
+    for turn in document["turns"]:
+        assert 0 < turn["stores_cpu_seconds"] + turn["jvm_cpu_seconds"] <= turn["cpu_seconds"], turn
     assert all(title in printed.getvalue() for title in TITLES.values())
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.spark.command import relaybox
 from tests.support.derivations import ROUTE, STORE
-from tests.support.patience import patience
 from tests.support.world import STORES, World
 
 PAGE = Path(__file__).parents[2] / "docs" / "deriving.md"
@@ -33,13 +30,6 @@ def page(world: World, tmp_path: Path) -> World:
     world.send(*(json.dumps({"flight": number, "dep_delay": delay}) for number, delay in enumerate((3, 60, 16, 15), 1)))
     world.transfer(world.first_hop)
     return world
-
-
-def relaybox(world: World, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command line in a process of its own, which finds the function."""
-    environment = {**os.environ, "RELAYBOX_CONFIG": str(world.path), "PYTHONPATH": str(directory)}
-    command = [Path(sys.executable).with_name("relaybox"), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=patience(180), check=False)
 
 
 def test_the_page_shows_what_happens(page: World, tmp_path: Path) -> None:

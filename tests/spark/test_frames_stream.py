@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -193,24 +192,3 @@ def test_options_of_a_batch_are_refused(
     deliver(flights, 1)
     with pytest.raises(Exception, match=says):
         run(frames, tmp_path, noting([]), **options)
-
-
-def test_the_programs_of_the_docs_run(
-    frames: SparkSession, flights: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """docs/spark.md, its three programs in order."""
-    flights.send('{"flight": 1, "dep_delay": 10}', '{"flight": 2, "dep_delay": -4}', sender="UA")
-    flights.transfer(flights.first_hop)
-    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
-    programs = re.findall(r"```python\n(.*?)```", text[text.index("## Read a stream as a DataFrame") :], flags=re.DOTALL)
-    assert len(programs) == 3
-    given: dict[str, Any] = {}
-    for program in programs:
-        exec(program.replace("/srv", str(tmp_path)), given)  # noqa: S102
-    assert "|    UA|  3.0|" in capsys.readouterr().out
-    assert frames.read.parquet(given["lake"]).count() == 2
-    late = "select payload from relaybox.outbox where sender = 'late-flights' order by seq"
-    assert flights.query("airline", late) == [
-        ('{"stream_position":1,"sender":"UA"}',),
-        ('{"stream_position":2,"sender":"UA"}',),
-    ]

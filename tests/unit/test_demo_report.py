@@ -14,6 +14,7 @@ from relaybox.local.demo.airline import Fate, OpenTime, Tally
 from relaybox.local.demo.display import PLAIN_WIDTH
 from relaybox.local.demo.facts import BatchTimes, CascadeStep, DemoFacts, HopTimes, Latency, LogFacts
 from relaybox.local.demo.report import Report, show_report
+from relaybox.local.demo.spark_facts import DerivedFacts, LakeFacts, SparkProgress
 from relaybox.verification.reliability import measure_delivery
 from relaybox.verification.results import LegVerification, RouteVerification
 
@@ -71,7 +72,9 @@ PROOF = RouteVerification(
     repeated_ids=(),
     streams=(),
 )
-REPORT = Report(TALLY, OpenTime(after(5), after(31.5)), PROOF, FACTS)
+DERIVED = DerivedFacts("delays", 1, SparkProgress(2, 1000, 32, 32, 1000), RECEIVED, Counter({"UA": 12}))
+LAKE = LakeFacts("flights_lake", "/lake/flights", 1, 1000, 1000, None)
+REPORT = Report(TALLY, OpenTime(after(5), after(31.5)), PROOF, FACTS, DERIVED, LAKE)
 
 
 def test_rates_of_a_hop_count_the_time_in_which_batches_were_on_their_way() -> None:
@@ -130,10 +133,22 @@ def test_a_report_without_fault_has_none() -> None:
             replace(REPORT, facts=replace(FACTS, logs=(LOGS[0], replace(LOGS[1], disordered=("AA",))))),
             "analytics: out of order: AA",
         ),
+        (
+            replace(REPORT, derived=replace(DERIVED, flights=Counter({"UA": 1200, "AA": 400}))),
+            "delays: the derived messages tell of 1,200 flights of UA; 600 were committed",
+        ),
+        (
+            replace(REPORT, lake=replace(LAKE, row_count=1001)),
+            "flights_lake: 1,001 rows, 1,000 compared; 1,000 messages were committed",
+        ),
+        (
+            replace(REPORT, lake=replace(LAKE, first_difference=7)),
+            "flights_lake: the table differs from the stream at stream position 7",
+        ),
     ],
 )
 def test_each_disagreement_is_a_fault(report: Report, fault: str) -> None:
-    """Verify, R, UR, the producers' count, each sender's count at each store, and the order: any of them alone."""
+    """Verify, R, UR, the producers' count, each sender's count at each store, the order, derivation and table: any of them alone."""
     assert fault in report.faults
 
 
@@ -150,6 +165,9 @@ def test_the_report_shows_its_numbers() -> None:
         "all, the start of Spark included 1,000 21.50 s 38.25 s",
         "settled, flights/1 21.50 s airline confirm DAG",
         "open for 26 s. Meanwhile 800 messages of others were planned and arrived (batches: 2)",
+        "delays, version 1 1,000 2 32 32 1,000 12",
+        "flights_lake, Delta 1,000 1 1,000 yes",
+        "table: /lake/flights",
         "http://127.0.0.1:8080",
         "once, unchanged and in order",
     ):

@@ -887,6 +887,14 @@ def test_long_values_are_cut_in_messages(tmp_path: Path) -> None:
     assert all(len(line) < 250 for line in found)
 
 
+def test_a_query_of_a_derivation_is_longer_than_other_values(tmp_path: Path) -> None:
+    """Up to 20,000 characters."""
+    derived = "\n  d: {topics: [d], path: [hub, analytics], derive: {from: flights, version: 1, sql: '%s'}}\n"
+    assert load(tmp_path, SMALLEST + derived % ("x" * 20_000)).route("d").require_derivation().sql == "x" * 20_000
+    found = problems(tmp_path, SMALLEST + derived % ("x" * 20_001))
+    assert any("routes.d.derive.sql: a text of 20,001 characters; at most 20,000 are read" in line for line in found)
+
+
 def test_hundreds_of_problems_are_counted(tmp_path: Path) -> None:
     """The first hundred are written out, the rest is a number."""
     wrong = ", ".join(f"s{n}" for n in range(150))

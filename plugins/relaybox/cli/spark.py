@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -88,9 +87,10 @@ def _session(name: str) -> Iterator[TaskSession]:
         with connect_session(address, TaskTry("command", str(uuid.uuid4()), name, 1), {}) as session:
             yield session
         return
+    from relaybox.local.java import find_spark_programs
     from relaybox.spark.application import command_session
 
-    _find_programs()
+    find_spark_programs()
     with command_session(name, driver_java_options()) as session:
         yield session
 
@@ -104,13 +104,3 @@ def _installed(what_for: str, instead: str, *, extras: str = "spark") -> Iterato
             f"{what_for}, but {'Spark is' if extras == 'spark' else 'they are'} not installed: {error}.",
             next_step=f"Install relaybox[{extras}], {instead}.",
         ) from error
-
-
-def _find_programs() -> None:
-    """Sets the environment variables for Java and Python. Raises ConfigurationError without Java."""
-    from relaybox.local.java import find_java_home
-
-    os.environ["JAVA_HOME"] = str(find_java_home())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if "SPARK_CONF_DIR" not in os.environ:  # then it runs on this machine, whose name need not be an address
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

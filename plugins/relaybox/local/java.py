@@ -44,6 +44,18 @@ def find_java_home() -> Path:
     return _wrap(wheel, Path(sys.prefix) / "share" / "relaybox-java")
 
 
+def find_spark_programs() -> None:
+    """Sets the environment variables with which Spark starts in this process: for Java, Python, and this machine's address.
+
+    Raises:
+        ConfigurationError: as find_java_home().
+    """
+    os.environ["JAVA_HOME"] = str(find_java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "SPARK_CONF_DIR" not in os.environ:  # then it runs on this machine, whose name need not be an address
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
 def java_version(home: Path) -> int | None:
     """17 for `openjdk version "17.0.15"`, 8 for `"1.8.0_292"`; None when there is no Java that runs."""
     try:

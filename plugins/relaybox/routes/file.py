@@ -19,6 +19,8 @@ MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 16
 MAX_VALUES = 50_000
 MAX_TEXT_LENGTH = 200
+MAX_SQL_LENGTH = 20_000
+"""Of `derive.sql`, the only value that is a program."""
 SMALLEST_FILE = (
     "The smallest file: {stores: {airline: {}, hub: {}}, routes: {flights: {topics: [flights], path: [airline, hub]}}}"
 )
@@ -195,9 +197,10 @@ class _ValueReader:
         """The value of a scalar, dates and merge keys as text; None for a mapping or a list, which only a key can be here."""
         if not isinstance(node, yaml.ScalarNode):
             return None
-        if len(node.value) > MAX_TEXT_LENGTH:
-            self._problem(location, f"a text of {len(node.value):,} characters; at most {MAX_TEXT_LENGTH} are read")
-            return node.value[:MAX_TEXT_LENGTH]
+        longest = MAX_SQL_LENGTH if location[-2:] == ("derive", "sql") else MAX_TEXT_LENGTH
+        if len(node.value) > longest:
+            self._problem(location, f"a text of {len(node.value):,} characters; at most {longest:,} are read")
+            return node.value[:longest]
         plain = node.style is None
         untagged = self._loader.resolve(yaml.ScalarNode, node.value, (plain, not plain))  # type: ignore[no-untyped-call]
         if not self._has_tag(node, untagged, location) or untagged not in _SCALAR_TAGS:

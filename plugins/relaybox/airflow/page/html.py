@@ -1,4 +1,4 @@
-"""The HTML routes: map, hop, stuck hops, streams, doctor, actions, message search, runbooks."""
+"""The HTML routes: map, hop, stuck hops, streams, derivations and exports, doctor, actions, message search, runbooks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from relaybox.airflow.forms import arrival_stores
 from relaybox.airflow.links import PREFIX
-from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
+from relaybox.airflow.naming import confirm_dag_id, derive_dag_id, export_dag_id, transfer_dag_id
 from relaybox.airflow.page import formatting
 from relaybox.airflow.page.actions import Kind, ReadableRoute, dag_of
 from relaybox.airflow.page.api import MINUTES, Minutes, MovedBy
 from relaybox.airflow.page.charts import draw_delays, draw_rates
+from relaybox.airflow.page.derivations import TAGS
 from relaybox.airflow.page.hop_table import HopOrder, HopOrderDep, group_by_route
 from relaybox.airflow.page.map_drawing import DrawnHop, draw_map
 from relaybox.airflow.page.map_filter import HEALTH, MapFilter, MapFilterDep
@@ -187,6 +188,12 @@ async def show_streams(request: Request, gathering: GatheringDep, rights: Rights
     return await in_page_thread(lambda: show_page(request, "streams.html", seen=streams, detached=detached))
 
 
+@pages.get("/derivations")
+async def show_derivations(request: Request, gathering: GatheringDep, rights: RightsDep) -> Response:
+    seen = await gathering.derivations(rights)
+    return await in_page_thread(lambda: show_page(request, "derivations.html", seen=seen, tags=TAGS))
+
+
 @pages.get("/doctor")
 async def show_doctor(request: Request, gathering: GatheringDep, rights: RightsDep) -> Response:
     reports = await gathering.reports(rights)
@@ -254,11 +261,16 @@ async def show_runbook(request: Request, name: str) -> Response:
 async def show_hop_of_dag(
     request: Request, gathering: GatheringDep, rights: RightsDep, dag: Annotated[str, Query(max_length=250)]
 ) -> Response:
-    """The tab of a DAG in Airflow: redirects from a DAG of Relaybox to its hop."""
-    for hop in (await gathering.routes()).hops:
+    """The tab of a DAG in Airflow: redirects from a DAG of Relaybox to its hop, or to the derivations and exports."""
+    routes = await gathering.routes()
+    rows = {derive_dag_id(route): f"derivation-{route.name}" for route in routes.routes.values() if route.derivation is not None}
+    rows |= {export_dag_id(export): f"export-{export.name}" for export in routes.exports.values()}
+    if dag in rows and await in_page_thread(rights.may_read_dag, dag):
+        return RedirectResponse(f"{base_of(request)}/derivations#{quote(rows[dag], safe='')}", status.HTTP_303_SEE_OTHER)
+    for hop in routes.hops:
         if dag in (transfer_dag_id(hop), confirm_dag_id(hop)) and await in_page_thread(rights.may_read, hop):
             return RedirectResponse(f"{base_of(request)}/hops/{hop.name}", status.HTTP_303_SEE_OTHER)
-    return show_page(request, "message.html", said="This DAG belongs to no hop of Relaybox.")
+    return show_page(request, "message.html", said="This DAG belongs to no hop, derivation or export of Relaybox.")
 
 
 @pages.get("/static/{name}")

@@ -69,8 +69,10 @@ class Rights:
 
     def may_read_named(self, hop: str) -> bool:
         """The same of a hop's name: one that no route has any more had a DAG as well."""
-        details = _details(transfer_dag_id_of(hop))
-        return bool(get_auth_manager().is_authorized_dag(method="GET", details=details, user=self._user))
+        return self.may_read_dag(transfer_dag_id_of(hop))
+
+    def may_read_dag(self, dag_id: str) -> bool:
+        return bool(get_auth_manager().is_authorized_dag(method="GET", details=_details(dag_id), user=self._user))
 
     def may_run(self, hop: Hop) -> bool:
         """Who may start a run of the hop's DAG; also sees what applications wrote into their statements."""

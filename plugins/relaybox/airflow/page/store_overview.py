@@ -17,7 +17,10 @@ from fastapi import HTTPException
 from sqlalchemy.exc import SQLAlchemyError
 
 from relaybox.airflow.deployment import read_routes, route_file
+from relaybox.airflow.naming import derive_dag_id, export_dag_id
+from relaybox.airflow.page.derivations import VisibleDerivations, derivations_seen_by
 from relaybox.airflow.page.kept_answers import AgedAnswer, KeptAnswer
+from relaybox.airflow.page.last_runs import LastRun, read_last_runs
 from relaybox.airflow.page.looks import Look, Looks
 from relaybox.airflow.page.paused_dags import read_paused_dags
 from relaybox.airflow.page.permissions import Rights
@@ -70,6 +73,7 @@ class StoreOverview:
         self._examiners = ThreadPoolExecutor(EXAMINERS, thread_name_prefix="relaybox-examiner")
         self._reports: dict[Store, KeptAnswer[StoreReport]] = {}
         self._paused = KeptAnswer(lambda: self._askers.submit(read_paused_dags))
+        self._last_runs = KeptAnswer(lambda: self._askers.submit(self._ask_last_runs))
         self._flows: dict[tuple[Hop, timedelta, str | None], KeptAnswer[HopFlow]] = {}
         self._flows_lock = threading.Lock()
         self._newest: Look | None = None
@@ -113,13 +117,20 @@ class StoreOverview:
 
     async def streams(self, rights: Rights) -> VisibleStreams:
         """What streams hold back, who reads them, and what was set aside."""
+        return await in_page_thread((await self._all_streams()).seen_by, rights)
+
+    async def derivations(self, rights: Rights) -> VisibleDerivations:
+        """How far derivations and exports are, and what Airflow says of their DAGs."""
+        streams, paused, last_runs = await self._all_streams(), await self.paused_dags(), await self._read_last_runs()
+        return await in_page_thread(derivations_seen_by, rights, streams, paused, last_runs)
+
+    async def _all_streams(self) -> AllStreams:
         await self._look.get()
         routes = await self.routes()
         stores = arrival_stores(routes.routes.values())
         async with without_turn():
             answers = await asyncio.gather(*map(self._streams_of, stores))
-        everything = AllStreams.of(routes, dict(zip(stores, answers, strict=True)))
-        return await in_page_thread(everything.seen_by, rights)
+        return AllStreams.of(routes, dict(zip(stores, answers, strict=True)))
 
     async def _streams_of(self, store: Store) -> StoreStreams | RelayboxError:
         """An error: the store was not read, or not in time; the others are shown."""
@@ -200,6 +211,18 @@ class StoreOverview:
         except (HTTPException, SQLAlchemyError):
             return {}  # the page shows the stores also while Airflow's database has a bad moment: whether a DAG is paused is unknown
 
+    async def _read_last_runs(self) -> Mapping[str, LastRun]:
+        """The newest run of each derivation and export; all are missing while Airflow's database is late."""
+        try:
+            return (await self._last_runs.get()).answer
+        except (HTTPException, SQLAlchemyError):
+            return {}  # the page shows the stores all the same
+
+    def _ask_last_runs(self) -> dict[str, LastRun]:
+        routes = self.read_routes()
+        derived = [derive_dag_id(route) for route in routes.routes.values() if route.derivation is not None]
+        return read_last_runs([*derived, *map(export_dag_id, routes.exports.values())])
+
     async def readable_routes(self, rights: Rights) -> tuple[Route, ...]:
         """The routes all of whose hops the user may read: a message's way is shown whole or not at all."""
         routes = await self.routes()
@@ -224,6 +247,7 @@ class StoreOverview:
         self._looks = Looks()
         self._look.forget()
         self._paused.forget()
+        self._last_runs.forget()
 
     def _start_look(self) -> Future[Look]:
         return start_asking(Inquiry({}, LOOK_SECONDS), self._look_at_stores, name="look")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.log_events import warn
+from relaybox.monitoring.derivations import DerivationStatus, read_derivations
 from relaybox.monitoring.finding import Finding
 from relaybox.monitoring.store_findings import find_dead_letters, find_held, next_step_after, plain_words
 from relaybox.stores.connections import grant_role_to, lacks_right
@@ -79,6 +80,7 @@ class AllStreams:
     holdbacks: Sequence[StoreHoldback]
     subscriptions: Sequence[SubscriptionStatus]
     dead_letters: Sequence[DeadLetter]
+    derivations: Sequence[StoreDerivation]
     unread: Sequence[UnreadStore]
 
     @classmethod
@@ -90,6 +92,7 @@ class AllStreams:
             holdbacks=[here for answer in answers for here in answer.holdbacks],
             subscriptions=[one for answer in answers for one in answer.subscriptions],
             dead_letters=[dead_letter for answer in answers for dead_letter in answer.dead_letters],
+            derivations=[one for answer in answers for one in answer.derivations],
             unread=[UnreadStore.of(store, answer) for store, answer in said.items() if not isinstance(answer, StoreStreams)],
         )
 
@@ -120,21 +123,32 @@ class AllStreams:
 
 
 @dataclass(frozen=True)
+class StoreDerivation:
+    """A derivation, and the store where it runs."""
+
+    store: str
+    derivation: DerivationStatus
+
+
+@dataclass(frozen=True)
 class StoreStreams:
-    """What one store said of all its streams."""
+    """What one store said of all its streams, and of the derivations that read them."""
 
     holdbacks: Sequence[StoreHoldback]
     subscriptions: Sequence[SubscriptionStatus]
     dead_letters: Sequence[DeadLetter]
+    derivations: Sequence[StoreDerivation] = ()
 
 
 def read_store_streams(routes: Routes, store: Store) -> StoreStreams | errors.RelayboxError:
     """Asks a store, in one session. An error is an answer too: the page says so."""
     try:
-        with one_session(store, "reading its streams", application_name="relaybox streams"):
+        with one_session(store, "reading its streams", application_name="relaybox streams") as session:
             holdbacks = read_store_holdback(routes, store)
             dead_letters = list_dead_letters(store, limit=SHOWN_LETTERS, payload_characters=PREVIEW_CHARACTERS + 1)
-            return StoreStreams(holdbacks, list_subscriptions(store), dead_letters)
+            derived = [route.name for route in routes.routes.values() if route.derivation is not None and route.path[0] == store]
+            derivations = [StoreDerivation(store.name, one) for one in read_derivations(session, derived)] if derived else []
+            return StoreStreams(holdbacks, list_subscriptions(store), dead_letters, derivations)
     except errors.RelayboxError as error:
         if not isinstance(error, errors.StoreUnreachable):
             warn("streams_not_read", store=store.name, error=error)

@@ -1,12 +1,17 @@
-"""`relaybox bench spark`: DataFrames that read a stream and write into an outbox, against Spark's JDBC and a hop.
+"""`relaybox bench spark`: what Spark does with a stream and an outbox, against Spark's JDBC, a hop, a plain COPY and plain pyarrow.
 
 One Spark session and as many partitions for each. The readers decode all columns and write them nowhere (format noop). The writers
-write the same rows, in one transaction for each partition: into an outbox, and by JDBC into a plain table of the same store.
+write the same rows, in one transaction for each partition: into an outbox, and by JDBC into a plain table of the same store; COPY fills
+that table in one transaction, without Spark. A derivation makes one message of each, and an export writes all into a Delta table; pyarrow
+reads the same messages in one process and writes them into one Parquet file.
 """
 
 from __future__ import annotations
 
+import io
+import itertools
 import os
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -23,34 +29,93 @@ from relaybox.local.bench.consume import fill_log
 from relaybox.local.bench.contestants import measure_hop
 from relaybox.local.bench.hop import WARM_UP, bench_spark, describe_environment, show_progress
 from relaybox.local.bench.report import show_seconds, spread, write_json
-from relaybox.local.bench.stores import DESTINATION, BenchStores, bench_directory, open_bench_stores
+from relaybox.local.bench.stores import DESTINATION, SOURCE, TOPIC, BenchStores, bench_directory, open_bench_stores
+from relaybox.local.processes import children, process_cpu_seconds, tree_cpu_seconds
+from relaybox.routes import load_routes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FRAME, JDBC, HOP, WRITE, APPEND = "frame", "jdbc", "hop", "write", "append"
+    from relaybox.routes import Export, Route, Routes
+    from relaybox.spark.tasks import TaskSession
+
+FRAME, JDBC, HOP, WRITE, APPEND, COPY = "frame", "jdbc", "hop", "write", "append", "copy"
+DERIVE, EXPORT, PARQUET = "derive", "export", "parquet"
 TITLES = {
     FRAME: "spark.read, format relaybox",
     JDBC: "spark.read, format jdbc",
     HOP: "a hop that copies them",
     WRITE: "df.write, format relaybox",
     APPEND: "df.write, format jdbc",
+    COPY: "COPY of the same rows, without Spark",
+    DERIVE: "a derivation, one message of each",
+    EXPORT: "an export into a Delta table",
+    PARQUET: "pyarrow into Parquet, without Spark",
 }
-_PAIRS = ((FRAME, JDBC), (FRAME, HOP), (WRITE, APPEND))
+_PAIRS = ((FRAME, JDBC), (FRAME, HOP), (WRITE, APPEND), (WRITE, COPY), (DERIVE, HOP), (EXPORT, PARQUET))
 """Whose rate is compared with whose."""
 _JARS = (Path("/usr/share/java/postgresql.jar"),)
 _PACKAGE = "libpostgresql-jdbc-java"
 _PARTITION_MESSAGES = 100_000
+_PLAIN_TABLE = (
+    "create table if not exists public.plain (seq bigint generated always as identity primary key, message_id uuid not null "
+    "default gen_random_uuid(), sent_at timestamptz not null default clock_timestamp(), key text, payload text)"
+)
+"""With the columns that an outbox adds by itself, and its key, but none of its checks."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One contestant has read or moved all messages once. CPU seconds are those of all processes of the machine."""
+    """One contestant has read or moved all messages once.
+
+    Attributes:
+        cpu_seconds: of this process and of all that it started: the stores, the JVM, and the workers of Python.
+        stores_cpu_seconds, jvm_cpu_seconds: the part of the stores and that of the JVM. The rest is Python's.
+    """
 
     contestant: str
     round: int
     seconds: float
     cpu_seconds: float
+    stores_cpu_seconds: float
+    jvm_cpu_seconds: float
+
+    @property
+    def python_cpu_seconds(self) -> float:
+        return self.cpu_seconds - self.stores_cpu_seconds - self.jvm_cpu_seconds
+
+
+class MadeOfStream:
+    """Derivations and exports of a stream, each new to the store: so each begins with the first message.
+
+    Args:
+        stream: of the destination.
+        directory: for the tables of exports.
+    """
+
+    def __init__(self, stream: str, directory: Path) -> None:
+        self._directory = directory
+        self._file = directory / "made.yaml"
+        self._stream = stream
+        self._numbers = itertools.count(1)
+
+    def new_route(self) -> Route:
+        """Its messages stay in the outbox of the destination: nothing moves them."""
+        name = f"made{next(self._numbers)}"
+        sql = f"select stream_position, key, payload from {self._stream}"  # noqa: S608  a name of ours
+        derive = {"from": self._stream, "sql": sql, "version": 1}
+        return self._load({name: {"topics": [name], "path": [DESTINATION, SOURCE], "derive": derive}}, {}).route(name)
+
+    def new_export(self) -> Export:
+        name = f"made{next(self._numbers)}"
+        keys = {"stream": self._stream, "store": DESTINATION, "to": "delta", "path": str(self._directory / name)}
+        return self._load({}, {name: keys | {"file_messages": _PARTITION_MESSAGES}}).export(name)
+
+    def _load(self, routes: Mapping[str, object], exports: Mapping[str, object]) -> Routes:
+        moving = {self._stream: {"topics": [TOPIC], "path": [SOURCE, DESTINATION]}}
+        document = {"stores": {SOURCE: {}, DESTINATION: {}}, "routes": {**moving, **routes}, "exports": exports}
+        self._file.write_text(yaml.safe_dump(document), encoding="utf-8")
+        return load_routes(self._file)
 
 
 @dataclass(frozen=True)
@@ -74,11 +139,14 @@ class FrameReport:
         """Every raw value, and the figures drawn from them."""
         return {
             **asdict(self),
-            "seconds": {name: spread(self.values(name, "seconds")) for name in TITLES},
-            "cpu_seconds": {name: spread(self.values(name, "cpu_seconds")) for name in TITLES},
+            "seconds": self._spreads("seconds"),
+            **{f"{part}cpu_seconds": self._spreads(f"{part}cpu_seconds") for part in ("", "stores_", "jvm_", "python_")},
             "rates": {f"{one}/{other}": spread(self.rates(one, other)) for one, other in _PAIRS},
             "rates_per_core": {f"{one}/{other}": spread(self.rates(one, other, "cpu_seconds")) for one, other in _PAIRS},
         }
+
+    def _spreads(self, name: str) -> dict[str, Any]:
+        return {contestant: spread(self.values(contestant, name)) for contestant in TITLES}
 
 
 def run_bench_spark(
@@ -114,13 +182,19 @@ def run_bench_spark(
 
             session = SparkSession(context)
             register(session)
+            stream = _stream_of(stores, log_id)
+            made = MadeOfStream(stream, directory)
             runner = SparkRunner(ContextSession(context))
             contestants: dict[str, Callable[[], object]] = {
-                FRAME: lambda: _drain(_frame(session, stores, log_id)),
+                FRAME: lambda: _drain(_frame(session, stream)),
                 JDBC: lambda: _drain(_jdbc(session, stores, log_id, messages)),
                 HOP: lambda: measure_hop(stores, runner, messages=messages, round_=0),
                 WRITE: lambda: _write(_rows(session, messages)),
                 APPEND: lambda: _append(_rows(session, messages), stores),
+                COPY: lambda: _copy(stores, messages),
+                DERIVE: lambda: _derive(made.new_route(), ContextSession(context)),
+                EXPORT: lambda: _export(made.new_export(), ContextSession(context)),
+                PARQUET: lambda: _write_parquet(stream, directory / f"{uuid.uuid4().hex}.parquet"),
             }
             turns = tuple(_take_turns(stores, contestants, rounds, console))
         report = FrameReport(messages, rounds, describe_environment(stores), turns)
@@ -134,16 +208,18 @@ def _take_turns(
 ) -> Iterator[Turn]:
     names = list(contestants)
     turns = [(name, WARM_UP) for name in names]
-    turns += [(name, number) for number in range(1, rounds + 1) for name in (*names[number % 5 :], *names[: number % 5])]
+    for number in range(1, rounds + 1):  # each round begins with another
+        first = number * 2 % len(names)
+        turns += [(name, number) for name in (*names[first:], *names[:first])]
     with show_progress(console) as progress:
         task = progress.add_task("measuring", total=len(turns))
         for name, number in turns:
             progress.update(task, description=TITLES[name])
             stores.settle()
-            cpu, begun = _machine_cpu_seconds(), time.monotonic()
+            before, begun = _cpu_seconds(), time.monotonic()
             measured = contestants[name]()
             seconds = getattr(measured, "seconds", time.monotonic() - begun)
-            turn = Turn(name, number, seconds, _machine_cpu_seconds() - cpu)
+            turn = Turn(name, number, seconds, *(after - was for after, was in zip(_cpu_seconds(), before, strict=True)))
             progress.advance(task)
             if number != WARM_UP:
                 yield turn
@@ -153,9 +229,13 @@ def _drain(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def _frame(session: SparkSession, stores: BenchStores, log_id: int) -> DataFrame:
+def _stream_of(stores: BenchStores, log_id: int) -> str:
     query = "select s.stream from relaybox_internal.stream s join relaybox_internal.stream_log l using (stream_id) where l.log_id = %s"
     ((stream,),) = stores.query(DESTINATION, query, log_id)
+    return str(stream)
+
+
+def _frame(session: SparkSession, stream: str) -> DataFrame:
     options = {"store": DESTINATION, "stream": stream, "partition_messages": str(_PARTITION_MESSAGES)}
     return session.read.format("relaybox").options(**options).load()
 
@@ -200,20 +280,81 @@ def _write(frame: DataFrame) -> None:
 
 
 def _append(frame: DataFrame, stores: BenchStores) -> None:
-    """Into a table with the columns that an outbox adds by itself, and its key, but none of its checks."""
-    stores.query(
-        DESTINATION,
-        "create table if not exists public.plain (seq bigint generated always as identity primary key, message_id uuid not null "
-        "default gen_random_uuid(), sent_at timestamptz not null default clock_timestamp(), key text, payload text)",
-    )
+    """Into the plain table."""
+    stores.query(DESTINATION, _PLAIN_TABLE)
     options = {**_jdbc_login(stores), "dbtable": "public.plain", "batchsize": "10000", "reWriteBatchedInserts": "true"}
     frame.write.format("jdbc").options(**options).mode("append").save()
 
 
-def _machine_cpu_seconds() -> float:
-    """Of all processes since the machine began: those of a store and of Spark belong to no common parent."""
-    fields = [int(field) for field in Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]]
-    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+def _copy(stores: BenchStores, messages: int) -> None:
+    """The rows of _rows() into the plain table, by one session."""
+    stores.query(DESTINATION, _PLAIN_TABLE)
+    with stores.session(DESTINATION) as connection, connection.cursor() as cursor:
+        cursor.copy_expert("copy public.plain (payload, key) from stdin", _CopyText(messages), size=1 << 16)
+        connection.commit()
+
+
+class _CopyText(io.RawIOBase):
+    """The rows of _rows() as COPY reads them, made while it does."""
+
+    def __init__(self, messages: int) -> None:
+        self._lines = (f"{f'message {n} '.ljust(300, 'x')}\tkey {n % 1000}\n".encode() for n in range(messages))
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        line_count = max(1, size // 400)
+        return b"".join(itertools.islice(self._lines, line_count))
+
+
+def _derive(route: Route, session: TaskSession) -> None:
+    from relaybox.spark.derivations.deriving import derive
+
+    derive(route, route.require_derivation(), session, recorded_by="relaybox bench spark")
+
+
+def _export(export: Export, session: TaskSession) -> None:
+    from relaybox.spark.lake.exporting import export_stream
+
+    export_stream(export, session)
+    shutil.rmtree(export.path)
+
+
+def _write_parquet(stream: str, path: Path) -> None:
+    """By ADBC and pyarrow, with the compression of an export."""
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    from relaybox.spark.frames.batch_reader import read_partition
+    from relaybox.spark.frames.columns import SCHEMA
+    from relaybox.spark.frames.options import ReadOptions
+    from relaybox.spark.frames.ranges import cut_range, pin_range
+    from relaybox.spark.lake.columns import MESSAGE_SCHEMA
+
+    pinned = pin_range(DESTINATION, stream, "earliest", None)
+    ranges = cut_range(pinned.store_id, pinned.first_stream_position, pinned.newest_stream_position, _PARTITION_MESSAGES)
+    with pq.ParquetWriter(path, MESSAGE_SCHEMA, compression="zstd") as writer:
+        for part in ranges:
+            for batch in read_partition(ReadOptions(DESTINATION, stream), part, columns=SCHEMA):
+                writer.write_batch(batch)
+    path.unlink()
+
+
+def _cpu_seconds() -> tuple[float, float, float]:
+    """Of all processes of this benchmark, of its stores, and of its JVM. Those that have ended count where they were waited for."""
+    own = os.getpid()
+    names = {pid: _name(pid) for pid in children(own)}
+    jvms = [pid for pid, name in names.items() if name == "java"]
+    stores = sum(tree_cpu_seconds(pid) for pid, name in names.items() if name == "postgres")
+    jvm = sum(process_cpu_seconds(pid) for pid in jvms)
+    return tree_cpu_seconds(own), stores, jvm
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""  # it has ended
 
 
 def _print(report: FrameReport, console: Console) -> None:
@@ -222,13 +363,17 @@ def _print(report: FrameReport, console: Console) -> None:
         "seconds: median\n(min to max)",
         "messages\nper second",
         "CPU seconds",
+        "of the stores",
+        "of the JVM",
+        "of Python",
         title=f"{report.messages:,} messages, {report.rounds} rounds",
-        caption="Fewer seconds are better. CPU seconds are those of the whole machine.",
+        caption="Fewer seconds are better. CPU seconds are those of the stores and of Spark.",
     )
     for name, title in TITLES.items():
         seconds = report.values(name, "seconds")
-        cpu_seconds = f"{median(report.values(name, 'cpu_seconds')):.1f}"
-        table.add_row(title, show_seconds(seconds), f"{report.messages / median(seconds):,.0f}", cpu_seconds)
+        parts = ("cpu_seconds", "stores_cpu_seconds", "jvm_cpu_seconds", "python_cpu_seconds")
+        cpu_seconds = (f"{median(report.values(name, part)):.1f}" for part in parts)
+        table.add_row(title, show_seconds(seconds), f"{report.messages / median(seconds):,.0f}", *cpu_seconds)
     ratios = Table(
         "rate of / rate of",
         "median (min to max)",

@@ -12,23 +12,31 @@ from rich.text import Text
 
 from relaybox.local.demo.airline import Fate, OpenTime, Tally
 from relaybox.local.demo.facts import DemoFacts, LogFacts
+from relaybox.local.demo.spark_facts import DerivedFacts, LakeFacts
 from relaybox.verification.reliability import PERFECT, show_ratio
 from relaybox.verification.results import LegVerification, RouteVerification
 
 
 @dataclass(frozen=True)
 class Report:
-    """Three witnesses: the producers' own tally, the verification, and what the stores hold."""
+    """The producers' own tally, the verification, what the stores hold, and what Spark made of the stream."""
 
     tally: Tally
     late: OpenTime
     verification: RouteVerification
     facts: DemoFacts
+    derived: DerivedFacts
+    lake: LakeFacts
 
     @property
     def faults(self) -> list[str]:
         """Everything in which they disagree, or that is not exactly once and in order; empty is what the demo shows."""
-        return [*self._verification_faults(), *(fault for log in self.facts.logs for fault in self._log_faults(log))]
+        return [
+            *self._verification_faults(),
+            *(fault for log in self.facts.logs for fault in self._log_faults(log)),
+            *self._derived_faults(),
+            *self._lake_faults(),
+        ]
 
     @property
     def messages_per_second(self) -> float:
@@ -53,10 +61,24 @@ class Report:
         if log.disordered:
             yield f"{log.store}: out of order: {', '.join(log.disordered)}"
 
+    def _derived_faults(self) -> Iterator[str]:
+        for sender in sorted(self.tally.committed.keys() | self.derived.flights.keys()):
+            sent, told = self.tally.committed[sender], self.derived.flights[sender]
+            if sent != told:
+                yield f"{self.derived.route}: the derived messages tell of {told:,} flights of {sender}; {sent:,} were committed"
+
+    def _lake_faults(self) -> Iterator[str]:
+        lake, sent = self.lake, self.tally.committed_count
+        if not lake.row_count == lake.compared_count == sent:
+            yield f"{lake.export}: {lake.row_count:,} rows, {lake.compared_count:,} compared; {sent:,} messages were committed"
+        if lake.first_difference is not None:
+            yield f"{lake.export}: the table differs from the stream at stream position {lake.first_difference}"
+
 
 def show_report(report: Report, console: Console, *, airflow_url: str) -> None:
     """Prints the report: tables, and the outcome last."""
     console.print(_sent(report), _stores(report), _hops(report), _latencies(report), _cascade(report.facts))
+    console.print(_derived(report.derived), _lake(report.lake))
     console.print(_late(report), highlight=False, soft_wrap=True)
     console.print(f"Airflow, no login: {airflow_url}", highlight=False, soft_wrap=True)
     for fault in report.faults:
@@ -126,6 +148,30 @@ def _cascade(facts: DemoFacts) -> Table:
     for step in facts.cascade:
         seconds = (step.happened_at - batch.planned_at).total_seconds()
         table.add_row(step.what, f"{seconds:.2f} s", step.store, step.recorded_by)
+    return table
+
+
+def _derived(derived: DerivedFacts) -> Table:
+    progress = derived.progress
+    table = _table("derivation, by Spark", "messages in", "attempts", "derived", "received", "flights told of", "of these late")
+    table.add_row(
+        f"{derived.route}, version {derived.version}",
+        f"{progress.message_count:,}",
+        f"{progress.attempt_count:,}",
+        f"{progress.derived_count:,}",
+        f"{progress.received_count:,}",
+        f"{derived.flights.total():,}",
+        f"{derived.late.total():,}",
+    )
+    return table
+
+
+def _lake(lake: LakeFacts) -> Table:
+    table = _table("export, by Spark", "rows", "version", "compared", "equals the stream")
+    equals = "yes" if lake.first_difference is None else f"not at {lake.first_difference}"
+    table.add_row(f"{lake.export}, Delta", f"{lake.row_count:,}", f"{lake.version}", f"{lake.compared_count:,}", equals)
+    table.caption = f"table: {lake.path}"
+    table.caption_justify = "left"
     return table
 
 

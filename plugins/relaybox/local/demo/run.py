@@ -1,10 +1,14 @@
-"""`make demo`: a year of flights from New York is moved over two hops by Airflow and Spark, and confirmed back."""
+"""`make demo`: a year of flights from New York is moved over two hops by Airflow and Spark, and confirmed back.
+
+Meanwhile a derivation makes delays of the flights, and an export writes them into a table of a lake.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -16,12 +20,13 @@ from relaybox.local.demo.flights import FLIGHT_COUNT, read_flights
 from relaybox.local.demo.producers import LATE_CARRIER, Producers, jobs
 from relaybox.local.demo.progress import ProgressReader, RouteProgress
 from relaybox.local.demo.report import Report, show_report
+from relaybox.local.demo.spark_facts import DerivedFacts, LakeFacts, SparkProgress, SparkProgressReader, read_lake
 from relaybox.local.demo.stack import APPLICATION, DemoStack, run_stack
 from relaybox.local.interrupts import signals_interrupt
 from relaybox.routes import Hop
 from relaybox.verification.route_verification import verify_route
 
-YEAR_SECONDS = 75.0
+YEAR_SECONDS = 60.0
 """How long the year 2013 takes: both hops' Spark applications run for a while before it ends."""
 SEED = 2013
 STALLED_SECONDS = 180.0
@@ -67,7 +72,9 @@ def _move_the_year(stack: DemoStack, display: DemoDisplay) -> int:
     with display.bars() as bars:
         verification = verify_route(stack.route, progress=lambda at: bars.show({"verified": Bar(at.row_count, at.of_count)}))
     display.say("verify has compared the stores, message by message")
-    report = Report(tally, late, verification, read_facts(stack.route))
+    facts = read_facts(stack.route)
+    lake, derived = _watch_spark(stack, display, tally.committed_count)
+    report = Report(tally, late, verification, facts, derived, lake)
     show_report(report, display.console, airflow_url=stack.airflow.url)
     return 1 if report.faults else 0
 
@@ -88,6 +95,38 @@ def _produce(stack: DemoStack, display: DemoDisplay) -> tuple[Tally, OpenTime]:
         display.say(f"{FLIGHT_COUNT:,} flights of 2013 happen within {YEAR_SECONDS:.0f} s")
         with display.bars() as bars:
             return _Year(stack, producers, late, reader, bars).watch()
+
+
+def _watch_spark(stack: DemoStack, display: DemoDisplay, message_count: int) -> tuple[LakeFacts, DerivedFacts]:
+    """Compares the table when the export is done, and reads the derived messages when all of them are at the last store."""
+    with closing(SparkProgressReader(stack.derived_route, stack.export)) as reader:
+
+        def wait(is_done: Callable[[SparkProgress], bool]) -> None:
+            changed_at, before = time.monotonic(), None
+            with display.bars() as bars:
+                while not is_done(progress := reader.read()):
+                    if progress != before:
+                        changed_at, before = time.monotonic(), progress
+                    elif time.monotonic() - changed_at > STALLED_SECONDS:
+                        raise _stalled(stack, f"{message_count:,} messages in the stream, {progress}")
+                    derived = Bar(progress.message_count, message_count, f"{progress.derived_count:,} messages of delays")
+                    bars.show({"in the lake": Bar(progress.exported_count, message_count), "derived from": derived})
+                    time.sleep(REFRESH_SECONDS)
+
+        wait(lambda progress: progress.exported_count == message_count)
+        lake = read_lake(stack.export)
+        display.say("verify-lake has compared the table of the lake with its stream, row by row")
+        wait(lambda progress: progress.has_derived(message_count))
+        display.say("delays are derived from all messages, and are at the last store")
+        return lake, reader.read_derived()
+
+
+def _stalled(stack: DemoStack, where: str) -> StackFailed:
+    airflow = stack.airflow
+    return StackFailed(
+        f"nothing has moved for {STALLED_SECONDS:.0f} s: {where}.",
+        next_step=f"Read {airflow.log_file}, and the logs of tasks in {airflow.home / 'logs'}.",
+    )
 
 
 class _Year:
@@ -113,11 +152,7 @@ class _Year:
         if (progress, tally) != (self._progress, self._tally):
             self._changed_at = time.monotonic()
         elif time.monotonic() - self._changed_at > STALLED_SECONDS:
-            airflow = self._stack.airflow
-            raise StackFailed(
-                f"nothing has moved for {STALLED_SECONDS:.0f} s: {tally.committed_count:,} committed, {progress}.",
-                next_step=f"Read {airflow.log_file}, and the logs of tasks in {airflow.home / 'logs'}.",
-            )
+            raise _stalled(self._stack, f"{tally.committed_count:,} committed, {progress}")
         self._progress, self._tally = progress, tally
 
     def _commit_late(self) -> None:

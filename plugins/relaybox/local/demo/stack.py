@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 from psycopg2 import sql
@@ -26,7 +27,7 @@ from relaybox.local.demo.airline import open_engine
 from relaybox.local.demo.flights import TOPIC, metadata
 from relaybox.local.processes import processes_in, wait_until_gone
 from relaybox.local.scratch import AbandonedScratch, bytes_below, remove_abandoned, remove_scratch, scratch_removed, tell_of_older
-from relaybox.routes import Route, Routes, load_routes
+from relaybox.routes import Export, Route, Routes, load_routes
 from relaybox.stores.connections import connect
 from relaybox.stores.schema import initialise_store
 from relaybox.stores.sessions import StoreSession
@@ -35,20 +36,24 @@ STORES = ("airline", "hub", "analytics")
 ROUTE = "flights"
 APPLICATION = "airline_application"
 """The role that producers connect as, and the libpq service that says so. It may insert, and nothing else."""
+DERIVED_ROUTE = "delays"
+EXPORT = "flights_lake"
 
-_ROUTES = {
-    "stores": {store: {} for store in STORES},
-    "routes": {
-        ROUTE: {
-            "topics": [TOPIC],
-            "path": list(STORES),
-            "policy": "cascade",
-            "runner": "spark",
-            "limits": {"linger_seconds": 5},  # one Spark application per hop moves the whole year
-            "retries": {"delay_seconds": 2},  # Airflow may start a task before it can serve it
-        }
-    },
-}
+_RETRIES = {"delay_seconds": 2}  # Airflow may start a task before it can serve it
+_DELAYS = """
+select
+    sender as key,
+    to_json(named_struct('airline', sender, 'day', day, 'flights', count(*), 'late', count_if(minutes > 15))) as payload
+from (
+    select
+        sender,
+        left(get_json_object(payload, '$.scheduled_at'), 10) as day,
+        cast(get_json_object(payload, '$.departure_delay_minutes') as int) as minutes
+    from flights
+)
+group by sender, day
+"""
+"""Delays by airline and day, of the flights of one attempt."""
 _STORE_SETTINGS = {
     "track_commit_timestamp": "on",
     "shared_buffers": "128MB",
@@ -79,6 +84,14 @@ class DemoStack:
     @property
     def route(self) -> Route:
         return self.routes.route(ROUTE)
+
+    @property
+    def derived_route(self) -> Route:
+        return self.routes.route(DERIVED_ROUTE)
+
+    @property
+    def export(self) -> Export:
+        return self.routes.export(EXPORT)
 
 
 @contextmanager
@@ -151,8 +164,41 @@ def _remove_left(cluster: Path, say: Say) -> None:
 
 
 def _write_routes(path: Path) -> Routes:
-    path.write_text(yaml.safe_dump(_ROUTES, sort_keys=False))
+    path.write_text(yaml.safe_dump(demo_routes(path.parent), sort_keys=False))
     return load_routes(path)
+
+
+def demo_routes(directory: Path) -> dict[str, Any]:
+    """What relaybox.yaml says: two hops, a derivation at the hub, and an export at the last store into a table of `directory`."""
+    return {
+        "stores": {store: {} for store in STORES},
+        "routes": {
+            ROUTE: {
+                "topics": [TOPIC],
+                "path": list(STORES),
+                "policy": "cascade",
+                "runner": "spark",
+                "limits": {"linger_seconds": 5},  # one Spark application per hop moves the whole year
+                "retries": _RETRIES,
+            },
+            DERIVED_ROUTE: {
+                "topics": [DERIVED_ROUTE],
+                "path": list(STORES[1:]),
+                "derive": {"from": ROUTE, "sql": _DELAYS, "version": 1},
+                "limits": {"linger_seconds": 5},  # one run of the hop moves what several attempts derive
+                "retries": _RETRIES,
+            },
+        },
+        "exports": {
+            EXPORT: {
+                "stream": ROUTE,
+                "store": STORES[-1],
+                "to": "delta",
+                "path": str(directory / "lake" / "flights"),
+                "retries": _RETRIES,
+            }
+        },
+    }
 
 
 def _start_cluster(name: str, directory: Path, clusters: list[Cluster]) -> Cluster:
