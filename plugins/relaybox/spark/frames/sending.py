@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
-
 from pyspark.sql.datasource import WriterCommitMessage
 
 from relaybox.errors import SparkFailed
