@@ -11,6 +11,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
+from relaybox.local.demo.stack import DELAYS
 from relaybox.spark.derivations.deriving import derive
 from relaybox.spark.tasks import ContextSession
 from tests.spark.command import relaybox
@@ -19,20 +20,6 @@ from tests.support.lake import Lake
 from tests.support.world import World
 
 DOCS = Path(__file__).parents[2] / "docs"
-DELAYS = """
-select
-    sender as key,
-    to_json(named_struct('airline', sender, 'day', day, 'flights', count(*), 'late', count_if(minutes > 15))) as payload
-from (
-    select
-        sender,
-        left(get_json_object(payload, '$.scheduled_at'), 10) as day,
-        cast(get_json_object(payload, '$.departure_delay_minutes') as int) as minutes
-    from flights
-)
-group by sender, day
-"""
-"""As the demo derives."""
 
 
 @pytest.fixture

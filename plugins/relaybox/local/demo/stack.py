@@ -40,7 +40,7 @@ DERIVED_ROUTE = "delays"
 EXPORT = "flights_lake"
 
 _RETRIES = {"delay_seconds": 2}  # Airflow may start a task before it can serve it
-_DELAYS = """
+DELAYS = """
 select
     sender as key,
     to_json(named_struct('airline', sender, 'day', day, 'flights', count(*), 'late', count_if(minutes > 15))) as payload
@@ -184,7 +184,7 @@ def demo_routes(directory: Path) -> dict[str, Any]:
             DERIVED_ROUTE: {
                 "topics": [DERIVED_ROUTE],
                 "path": list(STORES[1:]),
-                "derive": {"from": ROUTE, "sql": _DELAYS, "version": 1},
+                "derive": {"from": ROUTE, "sql": DELAYS, "version": 1},
                 "limits": {"linger_seconds": 5},  # one run of the hop moves what several attempts derive
                 "retries": _RETRIES,
             },
