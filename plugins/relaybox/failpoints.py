@@ -91,7 +91,7 @@ FAILPOINTS: Mapping[str, str] = {
 RETENTION_FAILPOINTS: Mapping[str, str] = {
     "retention.begin": "store: nothing dropped of what comes next",
     "retention.dropped": "store: a segment dropped and committed, the next one not looked at",
-    "retention.compacted": "store: ledgers of one hop compacted and committed, the next one's not",
+    "retention.compacted": "store: ledgers of one hop or derivation compacted and committed, the next one's not",
 }
 """The same of retention, which no hop waits for."""
 

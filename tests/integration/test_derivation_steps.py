@@ -15,16 +15,18 @@ import pytest
 
 from relaybox.errors import DerivationFailed, LaneLost, RelayboxError, SenderRefused, StoreUnusable
 from relaybox.failpoints import DERIVE_FAILPOINTS
+from relaybox.hops.confirmations import settle_hop
+from relaybox.retention.segments import retain_store
 from relaybox.spark.derivations.ledger import Attempt, Ledger, open_ledger
 from relaybox.spark.derivations.publishing import Published, Sending, send
 from relaybox.spark.derivations.source import load_source
 from tests.support.backups import Backups
 from tests.support.cli import invoke
-from tests.support.derivations import HERE, ROUTE, STORE, SUBSCRIPTION, DerivedWorld
+from tests.support.derivations import HERE, ROUTE, STORE, SUBSCRIPTION, DerivedWorld, derived_route
 from tests.support.killed_child import kill_at
 from tests.support.patience import patience
 from tests.support.streams import STREAM, deliver
-from tests.support.world import STORES, World, wait_until
+from tests.support.world import STORES, World, routes_file, wait_until
 
 
 @pytest.fixture
@@ -383,3 +385,100 @@ def test_g3_a_store_that_was_restored_derives_again_what_it_lost_with_the_same_i
     assert delays.sent() == []
     derive_all(delays, max_count=5)
     assert delays.world.query(STORE, ids) == before
+
+
+def retain(delays: DerivedWorld) -> int:
+    """How many records of attempts retention removed."""
+    return retain_store(delays.world.routes.store(STORE), recorded_by="test").compacted_attempt_count
+
+
+def settle_derived(delays: DerivedWorld, others: int = 0) -> None:
+    """So many messages of an application follow in the same outbox."""
+    insert = "insert into relaybox.outbox (topic, sender, payload) select %s, 'other', 'o' || n from generate_series(1, %s) n"
+    delays.world.query(STORE, insert, ROUTE, others)
+    for hop in delays.route.hops:
+        delays.world.transfer(hop)
+    for hop in reversed(delays.route.hops):
+        settle_hop(delays.route, hop, recorded_by="test")
+
+
+@pytest.fixture
+def forgetful(delays: DerivedWorld) -> DerivedWorld:
+    """Segments of ten rows, and routes that keep nothing longer than it is needed; 45 messages, derived four by four."""
+    keeps_nothing = {"retention": {"replay_window_seconds": 0}}
+    derived = {**derived_route(**{"with": f"{HERE}:copies"}), **keeps_nothing}
+    routes_file(delays.world.path.parent, route=keeps_nothing, more_routes={ROUTE: derived})
+    delays.world.cut_small_segments()
+    delays.world.initialise()
+    delays.world.send_many(45)
+    delays.world.transfer_all()
+    delays.world.settle_all()
+    derive_all(delays)
+    return delays
+
+
+def test_retention_removes_the_records_of_attempts_of_which_no_message_is_kept(forgetful: DerivedWorld) -> None:
+    """Neither one that they read nor one that they sent. Of what is kept, where goes on to tell the cause."""
+    assert (len(forgetful.attempts()), retain(forgetful)) == (12, 0)
+    settle_derived(forgetful)
+    assert (retain(forgetful), retain(forgetful)) == (9, 0)
+    kept = [(number, positions) for number, _, positions, *_ in forgetful.attempts()]
+    assert kept == [(10, "{[37,41)}"), (11, "{[41,45)}"), (12, "{[45,46)}")]  # what it sent for 40 is kept
+    seq = forgetful.world.value(STORE, "select min(seq) from relaybox.outbox")
+    cause = "select first_stream_position, attempt from relaybox_internal.trace_cause(%s)"
+    assert forgetful.world.query(STORE, cause, seq) == [(40, 10)]
+    settle_derived(forgetful, others=30)
+    assert retain(forgetful) == 0
+    assert forgetful.world.value(STORE, "select first_kept_seq from relaybox_internal.store") > 45
+    assert forgetful.world.value(STORE, "select dropped_stream_position from relaybox_internal.stream") == 39
+
+
+def test_g3_a_task_of_an_attempt_whose_record_was_removed_sends_nothing(forgetful: DerivedWorld) -> None:
+    """It was published, failed or superseded long ago; a later one has no number twice."""
+    settle_derived(forgetful)
+    assert retain(forgetful) == 9
+    sent = forgetful.sent()
+    with ledger(forgetful) as opened:
+        old = Attempt(opened.derivation_id, 3, "a token", 4, [9], [12])
+        with pytest.raises(LaneLost, match="attempt 3 of derivation delays, version 1 has ended, and retention has removed its"):
+            send(sending(old), rows(old))
+        opened.fail(old, "a reason", dead_letter=False)
+        forgetful.world.send_many(1, prefix="n")
+        forgetful.world.transfer(forgetful.world.first_hop)
+        newest = opened.begin_attempt(4, "test")
+        assert newest is not None
+        assert (newest.attempt, newest.firsts) == (13, [46])
+    assert forgetful.sent() == sent
+
+
+def test_g3_retention_keeps_the_attempt_that_reached_furthest(forgetful: DerivedWorld) -> None:
+    """A replay that somebody ended was not as far: the next version must not derive again what lies between."""
+    world = forgetful.world
+    world.query(STORE, f"select relaybox.replay('{SUBSCRIPTION}', '31', 'again')")
+    with ledger(forgetful) as opened:
+        again = opened.begin_attempt(4, "test")
+        assert again is not None
+        send(sending(again), rows(again))
+    world.query(STORE, f"select relaybox.unsubscribe('{SUBSCRIPTION}', 'a mistake')")
+    settle_derived(forgetful, others=30)
+    world.send_many(30, prefix="n")
+    world.transfer_all()
+    world.settle_all()
+    retain(forgetful)
+    reached = "select max(upper(stream_positions)) - 1 from relaybox_internal.derivation_attempt where state = 'published'"
+    assert world.value(STORE, "select dropped_stream_position from relaybox_internal.stream") >= 45
+    assert world.value(STORE, "select first_kept_seq from relaybox_internal.store") > 49
+    assert world.value(STORE, reached) == 45
+
+
+def test_retention_keeps_what_an_open_trial_is_compared_with(forgetful: DerivedWorld) -> None:
+    world = forgetful.world
+    settle_derived(forgetful)
+    begin = (
+        "select t.trial_id from relaybox_internal.begin_derivation_trial('delays', 2, 'flights', 'f', 'd', '5', '12', 'test') t"
+    )
+    trial_id = world.value(STORE, begin)
+    assert retain(forgetful) == 1
+    assert [number for number, *_ in forgetful.attempts()][:2] == [2, 3]
+    world.query(STORE, "select relaybox_internal.end_derivation_trial(%s, 'dropped', 'test', 'a reason')", trial_id)
+    assert retain(forgetful) == 8

@@ -120,6 +120,8 @@ class RetainedStore(Document):
     tables: list[RetainedTable]
     compacted_count: int
     """Batches whose ledger rows were removed: of each of them no message is kept here."""
+    compacted_attempt_count: int
+    """Attempts of derivations whose records were removed: of each of them no message is kept here."""
     released_count: int
     """Detached segments that no consumer needs any more."""
     dropped_bytes: int
@@ -131,6 +133,7 @@ class RetainedStore(Document):
             store=dropped.store,
             tables=[RetainedTable.model_validate(table) for table in dropped.tables],
             compacted_count=dropped.compacted_count,
+            compacted_attempt_count=dropped.compacted_attempt_count,
             released_count=dropped.released_count,
             dropped_bytes=dropped.dropped_bytes,
             detached=None if detached is None else DetachedStore.model_validate(detached),

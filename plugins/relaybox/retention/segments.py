@@ -133,12 +133,14 @@ class StoreRetained:
 
     Attributes:
         compacted_count: batches whose ledger rows were removed: of each of them no message is kept here.
+        compacted_attempt_count: attempts of derivations whose records were removed: the same.
         released_count: detached segments that no consumer needs any more: their files may be removed.
     """
 
     store: str
     tables: tuple[TableRetained, ...]
     compacted_count: int
+    compacted_attempt_count: int
     released_count: int
 
     @property
@@ -233,7 +235,8 @@ def retain_store(
             for log_id, hop in _tables(session)
         ]
         compacted_count, released_count = _compact_ledgers(session, recorded_by)
-    done = StoreRetained(store.name, tuple(retained), compacted_count, released_count)
+        compacted_attempt_count = _compact_derivations(session)
+    done = StoreRetained(store.name, tuple(retained), compacted_count, compacted_attempt_count, released_count)
     for table in done.tables:
         emit(
             "table_retained",
@@ -299,8 +302,17 @@ def _compact_ledgers(session: StoreSession, recorded_by: str) -> tuple[int, int]
     return batches, released
 
 
+def _compact_derivations(session: StoreSession) -> int:
+    """How many attempts were forgotten."""
+    attempts = 0
+    for derivation_id in session.values("select derivation_id from relaybox_internal.derivation order by derivation_id"):
+        attempts += _count(session, "select relaybox_internal.compact_derivation(%s)", derivation_id)
+        session.reach("retention.compacted")
+    return attempts
+
+
 def _count(session: StoreSession, call: str, *arguments: object) -> int:
-    """What the call counted; 0 where the hop is busy: it is left for the next run, and nothing depends on it."""
+    """What the call counted; 0 where the hop or the derivation is busy: it is left for the next run, and nothing depends on it."""
     with session.cursor() as cursor:
         try:
             cursor.execute(call, arguments)

@@ -96,6 +96,10 @@ def _show_dropped(done: StoreRetained) -> None:
         print_text(
             f"{done.store}: ledgers: {amount(done.compacted_count, 'batch', 'batches')} removed of which no message is kept"
         )
+    if done.compacted_attempt_count:
+        print_text(
+            f"{done.store}: derivations: {amount(done.compacted_attempt_count, 'attempt')} removed of which no message is kept"
+        )
     if done.released_count:
         print_text(
             f"{done.store}: {amount(done.released_count, 'detached segment is', 'detached segments are')} no longer needed by any consumer"
