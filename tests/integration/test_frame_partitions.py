@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -219,3 +219,40 @@ def test_partitions_are_sent_through_a_pooler(world: World, clusters: Mapping[st
     finally:
         break_service(OUTBOX, port=str(clusters[OUTBOX].port))
         pooler.remove()
+
+
+def test_no_function_of_a_neighbour_is_called(world: World) -> None:
+    """A login that may create in a schema of the search path offers a function that fits better than that of Postgres."""
+    path = Path(os.environ["PGSERVICEFILE"])
+    text = path.read_text(encoding="utf-8")
+    role = f"frame_writer_{os.getpid()}"
+    world.query(OUTBOX, "create table public.stolen (what text)")
+    world.query(
+        OUTBOX,
+        """
+        create function public.convert_to(t text, encoding text) returns bytea language plpgsql as $$
+        begin insert into public.stolen values (t); return pg_catalog.convert_to(t, encoding::name); end $$;
+        """,
+    )
+    try:
+        world.query(OUTBOX, f"create role {role} login password 'secret' in role relaybox_producer")
+        world.query(OUTBOX, f"grant insert on public.stolen to {role}")
+        path.write_text(re.sub(r"(?m)^user=.*$", f"user={role}\npassword=secret", text), encoding="utf-8")
+        assert send_partition(OPTIONS, FIRST, batches("a", "b")).sent_now
+    finally:
+        path.write_text(text, encoding="utf-8")
+        world.query(OUTBOX, f"drop owned by {role}")
+        world.query(OUTBOX, f"drop role {role}")
+    assert world.query(OUTBOX, "select what from public.stolen") == []
+    assert sent(world) == ["a", "b"]
+
+
+def test_no_transaction_waits_for_the_first_row(world: World) -> None:
+    """Spark may need long for it; a session that is idle in a transaction is ended."""
+    sessions = "select count(*) from pg_stat_activity where application_name = 'relaybox frame'"
+
+    def slow() -> Iterator[pa.RecordBatch]:
+        assert world.value(OUTBOX, sessions) == 0
+        yield from batches("a")
+
+    assert send_partition(OPTIONS, FIRST, slow()).sent_now

@@ -278,6 +278,23 @@ def test_promotion_begins_after_what_the_old_version_has_done(delays: DerivedWor
     assert len(delays.sent()) == 12
 
 
+def test_nothing_that_was_not_tried_is_said_to_be_promoted(delays: DerivedWorld) -> None:
+    """The file names another version, or another source, than the trial that was promoted had."""
+    deliver(delays.world, 3)
+    derive_all(delays)
+    try_all(delays)
+    promote(delays)
+    delays.configure(**{"with": f"{HERE}:copies", "next": {**TWO, "with": f"{HERE}:odd_ones"}})
+    with pytest.raises(
+        DerivationChanged, match=r"version 2 .* was promoted at .*: tests\S+:twos with .*; now it is \S+:odd_ones with"
+    ):
+        promote(delays)
+    delays.configure(**TWO, next={"version": 3, "with": f"{HERE}:copies"})
+    with pytest.raises(RequestRefused, match="version 3 of the derivation of route delays was never tried in store hub"):
+        promote(delays)
+    assert versions(delays) == [1, 2]
+
+
 def test_a_promotion_with_republish_sends_the_corrected_range_again(delays: DerivedWorld) -> None:
     deliver(delays.world, 6)
     derive_all(delays)

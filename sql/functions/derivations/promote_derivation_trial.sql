@@ -20,6 +20,15 @@ begin
     select * into before from relaybox_internal.derivation d
     where d.derivation_id = trial.derivation_id;
     if trial.state = 'promoted' then
+        if (trial.source_name, trial.source_digest) is distinct from (source_name_, source_digest_) then
+            raise exception using errcode = 'RB025',
+                message = format(
+                    'version %s of the derivation of route %s was promoted at %s: %s with digest %s; now it '
+                    'is %s with digest %s', trial.version, before.route, trial.ended_at,
+                    trial.source_name, left(trial.source_digest, 12), source_name_, left(source_digest_, 12)
+                ),
+                hint = format('Give next version %s, and try it.', trial.version + 1);
+        end if;
         return relaybox_internal.derivation_done(d) + 1
         from relaybox_internal.derivation d
         where d.route = before.route and d.version = trial.version;

@@ -34,7 +34,7 @@ _OPEN = f"""
 _NEWEST_TRIAL = """
     select t.trial_id from relaybox_internal.derivation_trial t
     join relaybox_internal.derivation d on d.derivation_id = t.derivation_id
-    where d.route = %s order by t.trial_id desc limit 1
+    where d.route = %s and t.version = %s order by t.trial_id desc limit 1
 """
 _BEGIN_ATTEMPT = """
     select
@@ -204,14 +204,20 @@ class TrialLedger:
         return trial
 
     def newest_trial(self) -> int:
-        """The number of the route's newest trial, open or not.
+        """The number of the newest trial of the next version, open or not.
 
         Raises:
             RequestRefused: there never was one.
         """
-        trial_id: int | None = self.session.value(_NEWEST_TRIAL, self.route.name)
+        version = self.route.require_next().version
+        trial_id: int | None = self.session.value(_NEWEST_TRIAL, self.route.name, version)
         self.session.rollback()
-        return self.require_open().trial_id if trial_id is None else trial_id
+        if trial_id is None:
+            raise RequestRefused(
+                f"version {version} of the derivation of route {self.route.name} was never tried in store {self.session.store}.",
+                next_step=f"Try it: relaybox trials run {self.route.name}",
+            )
+        return trial_id
 
     def begin_attempt(self, max_count: int, begun_by: str) -> Attempt | None:
         """Puts on record that this attempt derives from the next messages; None: all are done. Ends the attempt before it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from relaybox import errors
 from relaybox.stores.connections import LINK_PARAMETERS, error_class
@@ -21,22 +21,25 @@ _TEXTS = {"client_encoding": "UTF8"}
 """What ADBC takes every text for, whatever the role or the database sets."""
 
 
+# until search_path is set, every name has its schema: an operator too
 _SET = """
     select pg_catalog.set_config(s.name, s.value, {local}) from (values {values}) s (name, value)
-    where s.name not in ({newer}) or s.name in (select p.name from pg_catalog.pg_settings p)
+    where s.name operator(pg_catalog.<>) all (array[{newer}]::pg_catalog.text[])
+        or exists (select from pg_catalog.pg_settings p where p.name operator(pg_catalog.=) s.name)
 """
 
 
 @contextmanager
 def open_cursor(store: str, settings: Mapping[str, str], *, autocommit: bool = True) -> Iterator[Any]:
-    """Opens a session with these settings of the server's.
+    """Opens a session with these settings of the server's, search_path among them.
 
     Without autocommit it is one transaction: nothing lasts that the caller does not commit, and the settings end with it, so that a
     pooler may lend the session of the server to others.
     """
     from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
 
-    uri = f"postgresql:///?{urlencode({'service': store, **LINK_PARAMETERS, 'application_name': 'relaybox frame'})}"
+    # libpq takes + for itself, and not for a space
+    uri = f"postgresql:///?{urlencode({'service': store, **LINK_PARAMETERS, 'application_name': 'relaybox frame'}, quote_via=quote)}"
     with dbapi.connect(uri, autocommit=autocommit) as connection, connection.cursor() as cursor:
         if not autocommit:
             cursor.execute("set transaction isolation level read committed, read write")  # before anything has read

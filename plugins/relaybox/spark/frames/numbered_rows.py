@@ -8,15 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from relaybox.stores.settings import IDLE_IN_TRANSACTION_SECONDS, STATEMENT_TIMEOUT_SECONDS, TEXT_SETTINGS, duration
+from relaybox.stores.settings import STATEMENT_TIMEOUT_SECONDS, duration, session_settings
 
 SENDING_SETTINGS = {
-    **TEXT_SETTINGS,  # digests are of texts
-    "statement_timeout": duration(STATEMENT_TIMEOUT_SECONDS),
+    **{name: value for name, value in session_settings().items() if name != "row_security"},  # owners may give producers a policy
+    "statement_timeout": "0",  # rows come as fast as Spark makes them
     "lock_timeout": duration(STATEMENT_TIMEOUT_SECONDS),  # for a task that sends the same rows
-    "idle_in_transaction_session_timeout": duration(IDLE_IN_TRANSACTION_SECONDS),
-    "default_transaction_read_only": "off",
-    "default_transaction_isolation": "read committed",
 }
 """Of a transaction in which a task sends."""
 

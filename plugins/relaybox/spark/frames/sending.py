@@ -94,12 +94,13 @@ def send_partition(options: WriteOptions, partition: Partition, batches: Iterabl
         SenderRefused, StoreUnusable: the login may not send so.
         Transient, Terminal: the store failed, or its outbox refuses a row. Nothing is sent.
     """
+    rows = numbered_rows(batches)  # the first may take its time: before the transaction
     with (
         adbc_errors(options.store, f"sending {partition} of sender {options.sender}"),
         open_cursor(options.store, SENDING_SETTINGS, autocommit=False) as cursor,
     ):
         reach("frame.begin", None)
-        done = _send(cursor, options, partition, batches)
+        done = _send(cursor, options, partition, rows)
         reach("frame.committing", None)
         cursor.connection.commit()
         reach("frame.committed", None)
@@ -118,7 +119,10 @@ def send_write(options: WriteOptions, write_id: str, run: str, partitions: Seque
         open_cursor(options.store, SENDING_SETTINGS, autocommit=False) as cursor,
     ):
         reach("frame.begin", None)
-        done = [_send(cursor, options, Partition(write_id, run, number), batches) for number, batches in enumerate(partitions)]
+        done = [
+            _send(cursor, options, Partition(write_id, run, number), numbered_rows(batches))
+            for number, batches in enumerate(partitions)
+        ]
         _complete(cursor, options, write_id, run, len(done))
         reach("frame.committing", None)
         cursor.connection.commit()
@@ -126,9 +130,8 @@ def send_write(options: WriteOptions, write_id: str, run: str, partitions: Seque
     return done
 
 
-def _send(cursor: Any, options: WriteOptions, partition: Partition, batches: Iterable[pa.RecordBatch]) -> Sent:
+def _send(cursor: Any, options: WriteOptions, partition: Partition, rows: pa.RecordBatchReader | None) -> Sent:
     """Records a partition and inserts its messages in the caller's transaction, unless a committed one has."""
-    rows = numbered_rows(batches)
     count, content = 0, "empty"
     if rows is not None:
         cursor.adbc_ingest(_TABLE, rows, mode="create", temporary=True)
