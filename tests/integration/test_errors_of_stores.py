@@ -165,7 +165,7 @@ ALLOWED = {
     "consumer/session.py ConsumerSession.close suppress(DBAPIError)": "a session that is broken is closed already",
     "consumer/session.py ConsumerSession.rollback DBAPIError": "a session that is broken has rolled back by itself, and is closed",
     "consumer/loop.py Consumer._release suppress(errors.RelayboxError)": "the lease ends by itself",
-    "local/bench/frames.py _name (FileNotFoundError, ProcessLookupError)": "a process that ended has no name",
+    "local/bench/cpu_times.py _name (FileNotFoundError, ProcessLookupError)": "a process that ended has no name",
     "local/bench/page.py _ApiServer._answers errors.StackFailed": "no answer is the answer: not up yet",
     "local/bench/unwell_link.py UnwellLink._accept OSError": "the listener was closed: the measurement is over",
     "local/bench/unwell_link.py UnwellLink._serve OSError": "the client's link is closed: that tells",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 
 from relaybox.errors import ConfigurationError, DerivationChanged, DerivationFailed, LaneLost, NotSubscribed
@@ -281,3 +284,66 @@ def test_begin_is_the_same_twice_at_once(delays: DerivedWorld) -> None:
         with open_ledger(delays.route, delays.derivation) as ledger:
             ledger.begin(source)
     assert delays.world.query(STORE, "select route, version from relaybox_internal.derivation") == [(ROUTE, 1)]
+
+
+TEXT = "from pyspark.sql import functions as f\n\ndef made(rows):\n    return rows.select('stream_position', f.lit('{}').alias('payload'))\n"
+
+
+@pytest.fixture
+def edited(delays: DerivedWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of the module whose function derives, five messages at a time."""
+    folder = Path(SparkFiles.getRootDirectory())  # where the workers look, too
+    file = folder / f"edited_{tmp_path.name}.py"
+    file.write_text(TEXT.format("old"))
+    monkeypatch.syspath_prepend(str(folder))
+    delays.configure(**{"with": f"{file.stem}:made", "batch_rows": 5})
+    return file
+
+
+def test_a_module_that_is_changed_during_a_run_stops_it(frames: SparkSession, delays: DerivedWorld, edited: Path) -> None:
+    """No message is sent under the digest of another text; and this process, which has the old one, derives with neither."""
+    deliver(delays.world, 12)
+    session = ContextSession(frames.sparkContext)
+    change = lambda _: edited.write_text(TEXT.format("new"))  # noqa: E731
+    with pytest.raises(
+        DerivationChanged, match=r"route delays: the text of edited_\S+ at \S+ has digest .*it was changed meanwhile"
+    ):
+        derive(delays.route, delays.derivation, session, recorded_by="test", progress=change)
+    assert delays.sent() == ["old"] * 5
+    with pytest.raises(DerivationChanged, match="which Python does not read again"):
+        run(frames, delays)
+    delays.configure(**{"with": f"{edited.stem}:made", "batch_rows": 5, "version": 2})
+    with pytest.raises(DerivationChanged, match="Restart the process"):
+        run(frames, delays)
+    assert delays.sent() == ["old"] * 5
+
+
+def test_g3_a_module_that_is_changed_while_spark_derives_sends_nothing(
+    frames: SparkSession, delays: DerivedWorld, edited: Path
+) -> None:
+    """Workers import it when they need it: after the attempt began."""
+    change = f"open({str(edited)!r}, 'a').write('# changed')"
+    edited.write_text(
+        "from pyspark.sql import functions as f\n\ndef made(rows):\n"
+        f"    changed = f.udf(lambda payload: str({change}))\n"
+        "    return rows.select('stream_position', changed('payload').alias('payload'))\n"
+    )
+    deliver(delays.world, 3)
+    with pytest.raises(DerivationChanged, match="it was changed meanwhile"):
+        run(frames, delays)
+    assert delays.sent() == []
+    assert [state for _, state, *_ in delays.attempts()] == ["failed"]
+
+
+def test_a_function_may_be_in_an_archive(
+    frames: SparkSession, delays: DerivedWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As spark-submit --py-files takes it."""
+    name, archive = f"zipped_{tmp_path.name}", tmp_path / "code.zip"
+    with ZipFile(archive, "w") as code:
+        code.writestr(f"{name}.py", TEXT.format("zipped"))
+    monkeypatch.syspath_prepend(str(archive))
+    delays.configure(**{"with": f"{name}:made"})
+    deliver(delays.world, 2)
+    run(frames, delays)
+    assert delays.sent() == ["zipped"] * 2

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import os
 import shutil
 import time
 import uuid
@@ -22,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from relaybox import errors
 from relaybox.local.bench.consume import fill_log
 from relaybox.local.bench.contestants import measure_hop
+from relaybox.local.bench.cpu_times import CpuTimes
 from relaybox.local.bench.hop import WARM_UP, bench_spark, describe_environment, show_progress
 from relaybox.local.bench.report import show_seconds, spread, write_json
 from relaybox.local.bench.stores import DESTINATION, SOURCE, TOPIC, BenchStores, bench_directory, open_bench_stores
-from relaybox.local.processes import children, process_cpu_seconds, tree_cpu_seconds
 from relaybox.routes import load_routes
 
 if TYPE_CHECKING:
@@ -69,20 +68,19 @@ class Turn:
     """One contestant has read or moved all messages once.
 
     Attributes:
-        cpu_seconds: of this process and of all that it started: the stores, the JVM, and the workers of Python.
-        stores_cpu_seconds, jvm_cpu_seconds: the part of the stores and that of the JVM. The rest is Python's.
+        stores_cpu_seconds, jvm_cpu_seconds, python_cpu_seconds: of the stores, of the JVM, and of this process and Spark's workers.
     """
 
     contestant: str
     round: int
     seconds: float
-    cpu_seconds: float
     stores_cpu_seconds: float
     jvm_cpu_seconds: float
+    python_cpu_seconds: float
 
     @property
-    def python_cpu_seconds(self) -> float:
-        return self.cpu_seconds - self.stores_cpu_seconds - self.jvm_cpu_seconds
+    def cpu_seconds(self) -> float:
+        return self.stores_cpu_seconds + self.jvm_cpu_seconds + self.python_cpu_seconds
 
 
 class MadeOfStream:
@@ -139,6 +137,7 @@ class FrameReport:
         """Every raw value, and the figures drawn from them."""
         return {
             **asdict(self),
+            "turns": [{**asdict(turn), "cpu_seconds": turn.cpu_seconds} for turn in self.turns],
             "seconds": self._spreads("seconds"),
             **{f"{part}cpu_seconds": self._spreads(f"{part}cpu_seconds") for part in ("", "stores_", "jvm_", "python_")},
             "rates": {f"{one}/{other}": spread(self.rates(one, other)) for one, other in _PAIRS},
@@ -216,10 +215,11 @@ def _take_turns(
         for name, number in turns:
             progress.update(task, description=TITLES[name])
             stores.settle()
-            before, begun = _cpu_seconds(), time.monotonic()
+            before, begun = CpuTimes.read(), time.monotonic()
             measured = contestants[name]()
             seconds = getattr(measured, "seconds", time.monotonic() - begun)
-            turn = Turn(name, number, seconds, *(after - was for after, was in zip(_cpu_seconds(), before, strict=True)))
+            used = CpuTimes.read().since(before)
+            turn = Turn(name, number, seconds, used.stores, used.jvm, used.python)
             progress.advance(task)
             if number != WARM_UP:
                 yield turn
@@ -340,32 +340,12 @@ def _write_parquet(stream: str, path: Path) -> None:
     path.unlink()
 
 
-def _cpu_seconds() -> tuple[float, float, float]:
-    """Of all processes of this benchmark, of its stores, and of its JVM. Those that have ended count where they were waited for."""
-    own = os.getpid()
-    names = {pid: _name(pid) for pid in children(own)}
-    jvms = [pid for pid, name in names.items() if name == "java"]
-    stores = sum(tree_cpu_seconds(pid) for pid, name in names.items() if name == "postgres")
-    jvm = sum(process_cpu_seconds(pid) for pid in jvms)
-    return tree_cpu_seconds(own), stores, jvm
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""  # it has ended
-
-
 def _print(report: FrameReport, console: Console) -> None:
     table = Table(
-        "who reads or writes all messages once",
-        "seconds: median\n(min to max)",
-        "messages\nper second",
-        "CPU seconds",
-        "of the stores",
-        "of the JVM",
-        "of Python",
+        Column("who reads or writes all messages once", ratio=1),
+        Column("seconds: median\n(min to max)", no_wrap=True),
+        Column("per\nsecond", no_wrap=True),
+        *(Column(name, no_wrap=True) for name in ("CPU\nseconds", "of the\nstores", "of the\nJVM", "of\nPython")),
         title=f"{report.messages:,} messages, {report.rounds} rounds",
         caption="Fewer seconds are better. CPU seconds are those of the stores and of Spark.",
     )

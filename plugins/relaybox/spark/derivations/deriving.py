@@ -26,7 +26,7 @@ from relaybox.errors import (
 from relaybox.log_events import emit, warn
 from relaybox.spark.derivations.ledger import Attempt, open_ledger
 from relaybox.spark.derivations.publishing import CAUSE, Published, Sending, reports, send
-from relaybox.spark.derivations.source import Source, load_source
+from relaybox.spark.derivations.source import Source, SourceText, load_source
 from relaybox.spark.failures import SPARK_ERRORS, failure_line, printable
 from relaybox.spark.frames import register
 from relaybox.spark.frames.write_options import require_message_columns
@@ -147,7 +147,7 @@ class Run:
         """One attempt after the other; after one that failed for a row, smaller ones, until the row is alone."""
         at_most = self.derivation.batch_rows
         dead_letters = 0  # one after the other
-        while attempt := self.ledger.begin_attempt(at_most, self.recorded_by):
+        while attempt := self._begin_attempt(at_most):
             try:
                 derived = self._call(attempt)
             except RelayboxError as error:  # no row was looked at: it says nothing of one
@@ -172,6 +172,16 @@ class Run:
             at_most = min(self.derivation.batch_rows, max(at_most, 2 * attempt.message_count))
             self._tell(attempt, published.derived_count)
             yield Derived(self.route.name, self.derivation.version, 1, attempt.message_count, published.derived_count)
+
+    @property
+    def _text(self) -> SourceText | None:
+        """What must not change while the run goes on; None: it may."""
+        return self.source.text if self.derivation.changed_source == "refuse" else None
+
+    def _begin_attempt(self, at_most: int) -> Attempt | None:
+        if self._text is not None:
+            self._text.require_unchanged(self.route.name)
+        return self.ledger.begin_attempt(at_most, self.recorded_by)
 
     def _tell(self, attempt: Attempt, derived: int) -> None:
         done = {
@@ -225,6 +235,7 @@ class Run:
             first=attempt.firsts[0],
             last=attempt.lasts[-1],
             is_trial=self.is_trial,
+            text=self._text,
         )
         with self.session.described(f"relaybox derive {self.route.name}"), told_as_ours(self._where(attempt), self.source):
             rows = derived.mapInArrow(partial(reports, sending), "report binary").collect()

@@ -12,6 +12,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from relaybox.errors import DerivationFailed, RelayboxError
 from relaybox.failpoints import reach
+from relaybox.spark.derivations.source import SourceText
 from relaybox.spark.frames.adbc_sessions import adbc_errors, open_cursor, quote_text
 from relaybox.spark.frames.numbered_rows import SENDING_SETTINGS, numbered_rows, one_row
 
@@ -34,6 +35,7 @@ class Sending:
         derivation_id, attempt, token: in the ledger.
         first, last: the ends of the stream positions of the attempt.
         is_trial: the attempt is of a trial, whose number is the derivation_id: its messages go into the table of trials.
+        text: of the source, which must be the same where the task runs; None: it need not.
     """
 
     store: str
@@ -48,6 +50,7 @@ class Sending:
     first: int
     last: int
     is_trial: bool = False
+    text: SourceText | None = None
 
     @property
     def attempts(self) -> str:
@@ -87,6 +90,7 @@ def send(sending: Sending, batches: Iterable[pa.RecordBatch]) -> Published:
     The id of a message follows from route, version, the message that caused it, and its number among those of this cause.
 
     Raises:
+        DerivationChanged: the text of the source was changed meanwhile, or is another one on this machine. Nothing is sent.
         DerivationFailed: the topic of a row is not of the route, or its cause is not of the attempt. Nothing is sent.
         LaneLost: a later attempt, or a later version, has ended this one. Nothing is sent.
         SenderRefused, NotSubscribed, StoreUnusable: the login may not send so, or the subscription has ended.
@@ -100,6 +104,8 @@ def send(sending: Sending, batches: Iterable[pa.RecordBatch]) -> Published:
             with _refused_rows(sending):
                 cursor.adbc_ingest(_TABLE, rows, mode="create", temporary=True)
         reach("derive.copied", None)
+        if sending.text is not None:  # all rows are made
+            sending.text.require_unchanged(sending.route)
         attempt = f"{sending.derivation_id}, {sending.attempt}"
         (is_open,) = one_row(cursor, f"select relaybox_internal.lock_{sending.attempts}({attempt}, {quote_text(sending.token)})")
         if not is_open:
