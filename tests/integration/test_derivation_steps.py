@@ -17,15 +17,15 @@ from relaybox.errors import DerivationFailed, LaneLost, RelayboxError, SenderRef
 from relaybox.failpoints import DERIVE_FAILPOINTS
 from relaybox.hops.confirmations import settle_hop
 from relaybox.retention.segments import retain_store
-from relaybox.spark.derivations.ledger import Attempt, Ledger, open_ledger
-from relaybox.spark.derivations.publishing import Published, Sending, send
-from relaybox.spark.derivations.source import load_source
+from relaybox.spark.derivations.ledger import Attempt
+from relaybox.spark.derivations.publishing import Published, send
 from tests.support.backups import Backups
 from tests.support.cli import invoke
+from tests.support.derivation_steps import derive_all, ledger, rows, sending
 from tests.support.derivations import HERE, ROUTE, STORE, SUBSCRIPTION, DerivedWorld, derived_route
 from tests.support.killed_child import kill_at
 from tests.support.patience import patience
-from tests.support.streams import STREAM, deliver
+from tests.support.streams import deliver
 from tests.support.world import STORES, World, routes_file, wait_until
 
 
@@ -35,41 +35,6 @@ def delays(world: World) -> DerivedWorld:
     derived.configure(**{"with": f"{HERE}:copies"})
     world.initialise()
     return derived
-
-
-@contextmanager
-def ledger(delays: DerivedWorld) -> Iterator[Ledger]:
-    """Of a derivation that has begun."""
-    with open_ledger(delays.route, delays.derivation) as opened:
-        opened.begin(load_source(delays.derivation, route=ROUTE))
-        yield opened
-
-
-def sending(attempt: Attempt) -> Sending:
-    return Sending(
-        STORE,
-        ROUTE,
-        1,
-        STREAM,
-        ROUTE,
-        (ROUTE,),
-        attempt.derivation_id,
-        attempt.attempt,
-        attempt.token,
-        attempt.firsts[0],
-        attempt.lasts[-1],
-    )
-
-
-def rows(attempt: Attempt, prefix: str = "late ") -> list[pa.RecordBatch]:
-    positions = [one for first, last in zip(attempt.firsts, attempt.lasts, strict=True) for one in range(first, last + 1)]
-    return [pa.RecordBatch.from_pydict({"stream_position": positions, "payload": [f"{prefix}m{one}" for one in positions]})]
-
-
-def derive_all(delays: DerivedWorld, max_count: int = 4) -> None:
-    with ledger(delays) as opened:
-        while attempt := opened.begin_attempt(max_count, "test"):
-            send(sending(attempt), rows(attempt))
 
 
 def fail_then_derive(delays: DerivedWorld) -> None:

@@ -256,3 +256,35 @@ def test_no_transaction_waits_for_the_first_row(world: World) -> None:
         yield from batches("a")
 
     assert send_partition(OPTIONS, FIRST, slow()).sent_now
+
+
+def test_g1_a_trigger_of_others_that_drops_messages_is_an_error(world: World) -> None:
+    """The partition is not taken for sent: without the trigger it is sent as a whole."""
+    world.query(
+        OUTBOX,
+        "create function public.drop_some() returns trigger language plpgsql as "
+        "$$ begin if new.payload = 'b' then return null; end if; return new; end $$",
+    )
+    world.query(
+        OUTBOX, "create trigger drop_some before insert on relaybox.outbox for each row execute function public.drop_some()"
+    )
+    with pytest.raises(SparkFailed, match="1 of 2 messages of partition 1 of write/w1 were inserted"):
+        send_partition(OPTIONS, FIRST, batches("a", "b"))
+    assert sent(world) == []
+    world.query(OUTBOX, "drop trigger drop_some on relaybox.outbox")
+    assert send_partition(OPTIONS, FIRST, batches("a", "b")).sent_now
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        f"record_partition('job', 'write/w1', '{FIRST.run}', 0, 'digest', 1)",
+        f"complete_write('job', 'write/w1', '{FIRST.run}', 0)",
+    ],
+)
+def test_g7_a_partition_waits_for_the_disk_whatever_the_role_says(world: World, call: str) -> None:
+    with world.session(OUTBOX) as session, session.cursor() as cursor:
+        cursor.execute("set synchronous_commit = off")
+        cursor.execute(f"select relaybox.{call}")
+        cursor.execute("show synchronous_commit")
+        assert cursor.fetchone() == ("on",)

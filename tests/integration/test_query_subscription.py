@@ -106,6 +106,21 @@ def test_a_query_does_not_acknowledge_for_another_one(world: World) -> None:
     assert done(world) == [(1, 4)]
 
 
+def test_g8_a_query_acknowledges_what_it_has_done_and_not_what_somebody_has_fetched(world: World) -> None:
+    """A person has fetched from its subscription, further than the query is, and has gone: the lease has ended."""
+    deliver(world, 10)
+    query = QuerySubscription(STORE, STREAM, "lake", QUERY)
+    query.begin(1)
+    world.query(STORE, "select from relaybox.fetch('lake', 8, worker => 'a person')")
+    world.query(
+        STORE, "update relaybox_internal.cursor set leased_until = clock_timestamp() - interval '1 hour' where worker is not null"
+    )
+    query.ack(4)
+    assert done(world) == [(1, 4)]
+    query.ack(10)
+    assert done(world) == [(1, 10)]
+
+
 def test_a_login_of_a_consumer_is_all_that_a_query_needs(world: World) -> None:
     deliver(world, 4)
     world.query(STORE, "create role notebook login password 'secret' in role relaybox_consumer")
