@@ -55,10 +55,10 @@ def answers_of(arguments: tuple[str, ...]) -> tuple[type[Document], ...]:
     return next(iter((of_group or own).values()))
 
 
-def invoke(*arguments: str) -> Run:
-    """Runs a command in this process; an exception that is no exit is the test's failure."""
+def invoke(*arguments: str, answer: str | None = None) -> Run:
+    """Runs a command in this process; an exception that is no exit is the test's failure. `answer`: what a person types."""
     command = _command()
-    with CliRunner().isolation() as (stdout, stderr, _):
+    with CliRunner().isolation(input=answer) as (stdout, stderr, _):
         with pytest.raises(SystemExit) as ended:
             command.main(args=arguments, prog_name="relaybox")
         sys.stdout.flush()

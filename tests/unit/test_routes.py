@@ -893,6 +893,112 @@ def test_a_query_of_a_derivation_is_longer_than_other_values(tmp_path: Path) -> 
     assert load(tmp_path, SMALLEST + derived % ("x" * 20_000)).route("d").require_derivation().sql == "x" * 20_000
     found = problems(tmp_path, SMALLEST + derived % ("x" * 20_001))
     assert any("routes.d.derive.sql: a text of 20,001 characters; at most 20,000 are read" in line for line in found)
+    tried = derived.replace("sql: '%s'", "with: 'm:f', next: {version: 2, sql: '%s'}")
+    assert load(tmp_path, SMALLEST + tried % ("x" * 20_000)).route("d").require_next().sql == "x" * 20_000
+    found = problems(tmp_path, SMALLEST + tried % ("x" * 20_001))
+    assert any("routes.d.derive.next.sql: a text of 20,001 characters; at most 20,000 are read" in line for line in found)
+    assert (
+        problems(tmp_path, section(f"derive: {'x' * 201}"))[0]
+        == "9: routes.flights.derive: a text of 201 characters; at most 200 are read"
+    )
+
+
+NEXT_VERSION = "expected a whole number from 1 to 1000000"
+START = 'expected a text in quotes: earliest, latest, a stream position such as "1200", or a time such as "2026-07-01 12:00+00"'
+
+
+def derived(line: str) -> str:
+    """The smallest file with a derivation at version 2; the line is line 10."""
+    return (
+        f"{SMALLEST}  d: {{topics: [d], path: [hub, analytics], derive: {{from: flights, with: 'm:f', version: 2,\n{line}}}}}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("next_version", "told"),
+    [
+        ("3", ["next: got 3; expected a section with the keys with, sql, version"]),
+        ("[]", ["next: got a list of 0; expected a section with the keys with, sql, version"]),
+        ("{}", ["next: got neither of with and sql; expected one of them", f"next.version: missing; {NEXT_VERSION}"]),
+        ("{with: 'm:f', version: 2}", ["next.version: got 2; expected a version above 2, that of derive"]),
+        ("{with: 'm:f', version: 1}", ["next.version: got 1; expected a version above 2, that of derive"]),
+        ("{with: 'm:f', version: true}", [f"next.version: got true; {NEXT_VERSION}"]),
+        ("{with: 'm:f', version: '3'}", [f'next.version: got "3"; {NEXT_VERSION}']),
+        ("{with: 'm:f', version: 3.0}", [f"next.version: got 3.0; {NEXT_VERSION}"]),
+        ("{with: 'm:f', version: 1000001}", [f"next.version: got 1000001; {NEXT_VERSION}"]),
+        ("{with: 'm:f', version: }", [f"next.version: got nothing; {NEXT_VERSION}"]),
+        ("{version: 3}", ["next: got neither of with and sql; expected one of them"]),
+        ("{version: 3, with: 'm:f', sql: select 1}", ["next: got both of with and sql; expected one of them"]),
+        ("{version: 3, with: m}", ['next.with: got "m"; expected a function as package.module:function, of A-Z a-z 0-9 _']),
+        ("{version: 3, with: 5}", ["next.with: got 5; expected a function as package.module:function, of A-Z a-z 0-9 _"]),
+        ("{version: 3, sql: ''}", ['next.sql: got ""; expected a query of Spark SQL of at most 20000 characters']),
+        ("{version: 3, sql: '  '}", ['next.sql: got "  "; expected a query of Spark SQL of at most 20000 characters']),
+        ("{version: 3, sql: 7}", ["next.sql: got 7; expected a query of Spark SQL of at most 20000 characters"]),
+        ("{version: 3, sql: select 1, start: earliest}", ["next.start: unknown key. Known: sql, version, with"]),
+        ("{version: 3, sql: select 1, next: {version: 4}}", ["next.next: unknown key. Known: sql, version, with"]),
+        (
+            "{version: 3, wiht: 'm:f'}",
+            [
+                "next: got neither of with and sql; expected one of them",
+                "next.wiht: unknown key. Did you mean with? Known: sql, version, with",
+            ],
+        ),
+    ],
+)
+def test_a_next_version_that_is_wrong_is_told_with_its_place(tmp_path: Path, next_version: str, told: list[str]) -> None:
+    assert problems(tmp_path, derived(f"next: {next_version}")) == [f"10: routes.d.derive.{one}" for one in told]
+
+
+def test_a_next_version_that_has_nothing_behind_it_is_none(tmp_path: Path) -> None:
+    """As in the example of each key."""
+    assert load(tmp_path, derived("next: ")).route("d").require_derivation().next is None
+
+
+def test_a_next_version_has_the_settings_of_the_present_one_and_begins_where_that_ends(tmp_path: Path) -> None:
+    said = "start: earliest, batch_rows: 7, row_errors: dead_letter, sender: me, next: {version: 9, sql: select 1}"
+    derivation = load(tmp_path, derived(said)).route("d").require_derivation()
+    tried = load(tmp_path, derived(said)).route("d").require_next()
+    assert (tried.function, tried.sql, tried.version, tried.start, tried.key) == (None, "select 1", 9, None, "derive.next")
+    same = ("stream", "sender", "batch_rows", "row_errors", "dead_letter_limit", "changed_source")
+    assert [getattr(tried, name) for name in same] == [getattr(derivation, name) for name in same]
+    assert (derivation.start, derivation.key, derivation.function, derivation.version) == ("earliest", "derive", "m:f", 2)
+
+
+def test_a_next_version_belongs_into_derive(tmp_path: Path) -> None:
+    assert problems(tmp_path, section("next: {with: 'm:f', version: 2}")) == [f"9: routes.flights.next: unknown key. {KNOWN}"]
+
+
+@pytest.mark.parametrize(
+    "start", ["earliest", "latest", "0", "1200", "2026-07-01", "2026-07-01 12:00+00", "2026-07-01T12:00:30.5Z"]
+)
+def test_a_derivation_and_an_export_begin_at_a_word_a_stream_position_or_a_time(tmp_path: Path, start: str) -> None:
+    """A time without quotes is read as text too."""
+    assert load(tmp_path, derived(f"start: '{start}'")).route("d").require_derivation().start == start
+    exports = f"exports: {{e: {{stream: flights, store: hub, to: delta, path: /e, start: '{start}'}}}}"
+    assert load(tmp_path, f"{SMALLEST}{exports}\n").export("e").start == start
+
+
+@pytest.mark.parametrize(
+    ("start", "told"),
+    [
+        ("bogus", f'got "bogus"; {START}. Known: earliest, latest'),
+        ("Latest", f'got "Latest"; {START}. Did you mean latest? Known: earliest, latest'),
+        ("1200", f"got 1200; {START}"),
+        ("'-1'", f'got "-1"; {START}'),
+        ("'1234567890123456789'", f'got "1234567890123456789"; {START}'),
+        ("2026-06-31", f'got "2026-06-31"; {START}'),
+        ("2026-W27-1", f'got "2026-W27-1"; {START}'),
+        ("'2026-07-01 25:00'", f'got "2026-07-01 25:00"; {START}'),
+        ("yesterday", f'got "yesterday"; {START}. Known: earliest, latest'),
+        ("' '", f'got " "; {START}'),
+        ("[earliest]", f"got a list of 1; {START}"),
+    ],
+)
+def test_another_start_is_refused_when_the_file_is_read(tmp_path: Path, start: str, told: str) -> None:
+    """And not by the store, when the first run begins."""
+    assert problems(tmp_path, derived(f"start: {start}")) == [f"10: routes.d.derive.start: {told}"]
+    export = f"exports: {{e: {{stream: flights, store: hub, to: delta, path: /e,\nstart: {start}}}}}"
+    assert problems(tmp_path, f"{SMALLEST}{export}\n") == [f"10: exports.e.start: {told}"]
 
 
 def test_hundreds_of_problems_are_counted(tmp_path: Path) -> None:

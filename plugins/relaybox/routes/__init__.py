@@ -108,7 +108,7 @@ outbox is never detached: a hop that stops has an alert.
 | `with` | | `package.module:function`: takes and returns a DataFrame; this or `sql` |
 | `sql` | | a query of Spark SQL over a table with the name of the stream; this or `with` |
 | `version` | | 1 to 1000000: of what is derived; a higher one begins anew, a lower one is refused |
-| `start` | after the version before, else `"earliest"` | `"earliest"`, `"latest"`, a stream position or a time |
+| `start` | after the version before, else `"earliest"` | `"earliest"`, `"latest"`, a stream position or a time such as `"2026-07-01"` |
 | `sender` | the route's name | the sender of the derived messages |
 | `batch_rows` | 100000 | 1 to 10000000: messages that the function gets at once, at most |
 | `dead_letter_limit` | 100 | from 1: so many dead letters one after the other end a run: the function is wrong, not the messages |

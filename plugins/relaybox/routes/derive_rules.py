@@ -40,7 +40,7 @@ def derive_contradictions(routes: Mapping[str, object]) -> Iterator[Problem]:
         if isinstance(candidate, dict):
             yield from _source_contradictions(("routes", name, "derive", "next"), candidate)
             version, next_version = derive.get("version"), candidate.get("version")
-            if isinstance(version, int) and isinstance(next_version, int) and next_version <= version:
+            if type(version) is int and type(next_version) is int and next_version <= version:  # true is no version
                 text = f"got {next_version}; expected a version above {version}, that of derive"
                 yield Problem(("routes", name, "derive", "next", "version"), text)
         stream, first = derive.get("from"), _first_store(route)

@@ -20,7 +20,8 @@ MAX_DEPTH = 16
 MAX_VALUES = 50_000
 MAX_TEXT_LENGTH = 200
 MAX_SQL_LENGTH = 20_000
-"""Of `derive.sql`, the only value that is a program."""
+"""Of `derive.sql` and `derive.next.sql`, the only values that are programs."""
+_OF_PROGRAMS = (("derive", "sql"), ("derive", "next", "sql"))
 SMALLEST_FILE = (
     "The smallest file: {stores: {airline: {}, hub: {}}, routes: {flights: {topics: [flights], path: [airline, hub]}}}"
 )
@@ -197,7 +198,7 @@ class _ValueReader:
         """The value of a scalar, dates and merge keys as text; None for a mapping or a list, which only a key can be here."""
         if not isinstance(node, yaml.ScalarNode):
             return None
-        longest = MAX_SQL_LENGTH if location[-2:] == ("derive", "sql") else MAX_TEXT_LENGTH
+        longest = MAX_SQL_LENGTH if location[2:] in _OF_PROGRAMS else MAX_TEXT_LENGTH
         if len(node.value) > longest:
             self._problem(location, f"a text of {len(node.value):,} characters; at most {longest:,} are read")
             return node.value[:longest]

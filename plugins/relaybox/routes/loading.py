@@ -133,7 +133,14 @@ def _derivation(route: str, rules: DeriveRules) -> Derivation:
     )
     if rules.next is None:
         return derivation
-    candidate = replace(derivation, function=rules.next.function, sql=rules.next.sql, version=rules.next.version, start=None)
+    candidate = replace(
+        derivation,
+        function=rules.next.function,
+        sql=rules.next.sql,
+        version=rules.next.version,
+        start=None,
+        key="derive.next",
+    )
     return replace(derivation, next=candidate)
 
 

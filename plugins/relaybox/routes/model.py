@@ -123,6 +123,7 @@ class Derivation:
         dead_letter_limit: dead letters one after the other that end a run.
         changed_source: refuse, or warn, when the text of the source differs under the same version.
         next: a candidate for the next version, which `relaybox trials` tries; it runs once the store has promoted it. None: there is none.
+        key: where relaybox.yaml has it: derive, or derive.next.
     """
 
     stream: str
@@ -136,6 +137,7 @@ class Derivation:
     dead_letter_limit: int
     changed_source: str
     next: "Derivation | None" = None
+    key: str = "derive"
 
 
 @dataclass(frozen=True)

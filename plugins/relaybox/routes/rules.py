@@ -48,6 +48,7 @@ from relaybox.routes.spark_rules import (
     broken_setting_value,
     spark_contradictions,
 )
+from relaybox.routes.start_rules import broken_start
 from relaybox.routes.stream_rules import FRAGMENTS, HOLDBACK_ROWS, MESSAGE_ID_WINDOW, ORDERS, stream_contradictions
 from relaybox.routes.watch_rules import watch_contradictions
 
@@ -204,11 +205,9 @@ SettingValue = Annotated[str, _by(broken_setting_value)]
 Function = Annotated[
     str, _text(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", "a function as package.module:function, of A-Z a-z 0-9 _")
 ]
-Sql = Annotated[str, _text(r"(?s)[^\x00]{1,20000}", "a query of Spark SQL of at most 20000 characters")]
+Sql = Annotated[str, _text(r"(?s)(?=.*\S)[^\x00]{1,20000}", "a query of Spark SQL of at most 20000 characters")]
 Sender = Annotated[str, _text(r"[A-Za-z0-9_.:-]{1,48}", "a sender of 1 to 48 of A-Z a-z 0-9 _ . : -")]
-Start = Annotated[
-    str, _text(rf"[^\s{_CONTROLS}][^{_CONTROLS}]{{0,99}}", "a text in quotes: earliest, latest, a stream position or a time")
-]
+Start = Annotated[str, _by(broken_start)]
 RowErrors = Annotated[str, _named_one_of(ROW_ERRORS)]
 ChangedSource = Annotated[str, _named_one_of(CHANGED_SOURCES)]
 Format = Annotated[str, _by(broken_format)]

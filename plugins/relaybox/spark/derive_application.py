@@ -23,7 +23,8 @@ def _run(options: argparse.Namespace) -> None:
     derivation = route.require_derivation()
     with spark_session(f"{route.name} derive", route=route.name) as session:
         if options.trial:
-            try_next(route, session, start=options.start, through=options.through, recorded_by=options.recorded_by)
+            given = {"start": options.start, "through": options.through, "recorded_by": options.recorded_by}
+            try_next(route, session, **given, once=options.once)
             return
         derive(route, derivation, session, recorded_by=options.recorded_by)
 
@@ -33,6 +34,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--route", required=True, help="name of the route, as in relaybox.yaml")
     parser.add_argument("--recorded-by", default=getpass.getuser(), help="who runs it, for the ledger")
     parser.add_argument("--trial", action="store_true", help="try the next version on messages of the past, and send nothing")
+    parser.add_argument(
+        "--once",
+        action="store_true",
+        help="with --trial: --recorded-by is one run; if its trial has ended, it begins no other one",
+    )
     parser.add_argument("--from", dest="start", help="with --trial: earliest, a stream position or a time")
     parser.add_argument("--through", help="with --trial: a stream position (included) or a time (excluded)")
     return parser

@@ -2,10 +2,11 @@
 -- default the first message that the store keeps) through through_, and within what the newest
 -- version has derived from. Locks the row of the newest version. Raises RB025 if the route has no
 -- version, this or a higher one, another stream, or an open trial of another version, source or range;
--- RB036 if the version has derived from no message of the range; and what relaybox.stream_range() raises.
+-- RB036 if the version has derived from no message of the range, or (once) if a trial on which begun_by_
+-- worked has ended: begun_by_ is one run then; and what relaybox.stream_range() raises.
 create or replace function relaybox_internal.begin_derivation_trial(
     route_ text, version_ integer, stream_ text, source_name_ text, source_digest_ text,
-    start_ text, through_ text, begun_by_ text
+    start_ text, through_ text, begun_by_ text, once boolean
 )
 returns relaybox_internal.derivation_trial
 language plpgsql volatile
@@ -38,6 +39,9 @@ begin
     );
     perform from relaybox_internal.derivation d
     where d.derivation_id = newest.derivation_id for no key update;
+    if once then
+        perform relaybox_internal.refuse_second_trial(route_, begun_by_);
+    end if;
     trial := relaybox_internal.open_derivation_trial(route_);
     if trial.trial_id is not null then
         perform relaybox_internal.refuse_changed_trial(

@@ -1,6 +1,6 @@
 -- Records the next attempt of a trial, with at most max_count messages: no row if the trial has
 -- derived from all. Ends the open attempt: its token is old now, so its messages don't count. Locks
--- the row of the trial. Raises RB035 if the trial has ended.
+-- the row of the trial. Raises what lock_derivation_trial() raises.
 create or replace function relaybox_internal.begin_derivation_trial_attempt(
     trial_id_ integer, max_count integer, begun_by_ text
 )

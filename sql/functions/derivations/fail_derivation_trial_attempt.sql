@@ -1,6 +1,6 @@
 -- Records why an open attempt of a trial failed. With set_aside the trial goes on after its only
 -- message. Does nothing if the attempt has ended already, or if the store was restored to a time
--- before it. Locks the row of the trial. Raises RB035 if the trial has ended.
+-- before it. Locks the row of the trial. Raises what lock_derivation_trial() raises.
 create or replace function relaybox_internal.fail_derivation_trial_attempt(
     trial_id_ integer, attempt_ bigint, token_ text, reason_ text, set_aside boolean
 )

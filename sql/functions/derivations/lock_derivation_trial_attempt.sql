@@ -1,7 +1,7 @@
 -- Locks a trial for one of its attempts until the transaction ends. True: the attempt is open, and
--- the caller inserts its messages. False: another task has. Raises RB035 if the trial has ended, if
--- the attempt has failed or a later one has ended it, or if the token is another one: the store was
--- restored to a time before the attempt.
+-- the caller inserts its messages. False: another task has. Raises RB036 if the trial has ended, RB035
+-- if the attempt has failed or a later one has ended it, or if the token is another one: the store
+-- was restored to a time before the attempt.
 create or replace function relaybox_internal.lock_derivation_trial_attempt(
     trial_id_ integer, attempt_ bigint, token_ text
 )

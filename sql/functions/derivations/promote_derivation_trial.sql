@@ -1,10 +1,11 @@
 -- Begins the version that was tried, as begin_derivation() does: after the last message that the
 -- version before has done, or with republish at the first one of the trial. Ends the trial. A trial
--- that is promoted already stays so. Returns the stream position at which the version began, or goes
--- on. Locks the table derivation. Raises RB025 if the source is another one than was tried, RB035 if
--- the trial was dropped, RB036 if it is not done, and what begin_derivation() raises.
+-- of this version that is promoted already stays so. Returns the stream position at which the version
+-- began, or goes on. Locks the table derivation. Raises RB025 if the version or the source is another
+-- one than was tried, RB036 if the trial is not done, was dropped, or has promoted another version,
+-- and what begin_derivation() raises.
 create or replace function relaybox_internal.promote_derivation_trial(
-    trial_id_ integer, source_name_ text, source_digest_ text, republish boolean,
+    trial_id_ integer, version_ integer, source_name_ text, source_digest_ text, republish boolean,
     promoted_by_ text, reason_ text
 )
 returns bigint
@@ -19,7 +20,7 @@ begin
     select * into trial from relaybox_internal.derivation_trial t where t.trial_id = trial_id_;
     select * into before from relaybox_internal.derivation d
     where d.derivation_id = trial.derivation_id;
-    if trial.state = 'promoted' then
+    if trial.state = 'promoted' and trial.version = version_ then
         if (trial.source_name, trial.source_digest) is distinct from (source_name_, source_digest_) then
             raise exception using errcode = 'RB025',
                 message = format(
@@ -44,7 +45,7 @@ begin
             hint = format('Run relaybox trials run %s, compare again, and promote it then.', before.route);
     end if;
     perform relaybox_internal.refuse_changed_trial(
-        before.route, trial, trial.version, source_name_, source_digest_, null, null
+        before.route, trial, version_, source_name_, source_digest_, null, null
     );
     select s.stream into strict stream_ from relaybox_internal.subscription u
     join relaybox_internal.stream s on s.stream_id = u.stream_id

@@ -23,12 +23,15 @@ START, THROUGH, REPUBLISH = "start", "through", "republish"
 
 
 class TryOperator(SparkDriverOperator):
-    """Runs the application derive.py with --trial. Safe to run, kill, clear or run twice: it goes on with the open trial."""
+    """Runs the application derive.py with --trial. Safe to run, kill, clear or run twice: it goes on with the open trial.
+
+    A run of the DAG begins one trial. If that was dropped, a task that is cleared or retried begins no other one.
+    """
 
     def __init__(self, *, route: Route, **kwargs: Any) -> None:
         super().__init__(
             application="derive.py",
-            arguments=["--route", route.name, "--trial", "--recorded-by", RUN_NAME_TEMPLATE],
+            arguments=["--route", route.name, "--trial", "--once", "--recorded-by", RUN_NAME_TEMPLATE],
             name=f"relaybox {route.name} trial",
             spark=route.spark,
             **kwargs,
@@ -45,7 +48,7 @@ class TryOperator(SparkDriverOperator):
                 from relaybox.spark.derivations.trying import try_next
 
                 with self.connect(server, context) as session:
-                    try_next(self.route, session, start=start, through=through, recorded_by=run_name(context["ti"]))
+                    try_next(self.route, session, start=start, through=through, recorded_by=run_name(context["ti"]), once=True)
             else:
                 self.run_driver(*(["--from", start] if start else []), *(["--through", through] if through else []))
 

@@ -203,7 +203,7 @@ class Run:
             return DerivationFailed(
                 f"route {self.route.name}: the function of the trial fails for {dead_letters} messages, one after the other. The last "
                 f"one: {error}",
-                next_step=f"Drop the trial (relaybox trials drop {self.route.name}), mend the function, and run it again.",
+                next_step=f"{self._mend_the_trial()}. If the messages are wrong, set dead_letter_limit.",
             )
         return DerivationFailed(
             f"route {self.route.name}: {dead_letters} messages, one after the other, are dead letters now. The last one: {error}",
@@ -211,13 +211,22 @@ class Run:
             "If the messages are, run it again, or set dead_letter_limit.",
         )
 
+    def _mend(self) -> str:
+        """What to do after the function failed. A mended function has another digest, and so it is another trial."""
+        if self.is_trial:
+            return f"{self._mend_the_trial()}; {_OR_DEAD_LETTERS}"
+        return f"{_MEND}; {_OR_DEAD_LETTERS}"
+
+    def _mend_the_trial(self) -> str:
+        return f"Run relaybox trials drop {self.route.name} --reason WHY, mend the function, and try it again"
+
     def _where(self, attempt: Attempt) -> str:
         read = f"stream positions {attempt.firsts[0]} to {attempt.lasts[-1]}"
         return f"route {self.route.name}: attempt {attempt.attempt} to derive from {read}"
 
     def _call(self, attempt: Attempt) -> DataFrame:
         """What the function makes of the messages: a plan, no row of which is computed."""
-        with told_as_ours(self._where(attempt), self.source):
+        with told_as_ours(self._where(attempt), self.source, next_step=self._mend()):
             frames = [self._messages(first, last) for first, last in zip(attempt.firsts, attempt.lasts, strict=True)]
             return in_order(self.source.derive(reduce(lambda one, other: one.unionAll(other), frames)), self.route)
 
@@ -237,7 +246,10 @@ class Run:
             is_trial=self.is_trial,
             text=self._text,
         )
-        with self.session.described(f"relaybox derive {self.route.name}"), told_as_ours(self._where(attempt), self.source):
+        with (
+            self.session.described(f"relaybox derive {self.route.name}"),
+            told_as_ours(self._where(attempt), self.source, next_step=self._mend()),
+        ):
             rows = derived.mapInArrow(partial(reports, sending), "report binary").collect()
         results: list[Published | RelayboxError] = [pickle.loads(row.report) for row in rows]  # noqa: S301  of our own tasks
         for result in results:
@@ -291,8 +303,13 @@ def in_order(derived: DataFrame, route: Route) -> DataFrame:
 
 
 @contextmanager
-def told_as_ours(where: str, source: Source) -> Iterator[None]:
+def told_as_ours(where: str, source: Source, *, next_step: str | None = None) -> Iterator[None]:
     """Tells what Spark or the function raises: an error of ours in a task, a failure of the function, or one of Spark.
+
+    Args:
+        where: at which attempt.
+        source: with the function.
+        next_step: after a failure of the function; by default as for a derivation.
 
     Raises:
         DerivationFailed, SparkFailed, and what reading the stream raises: with the place.
@@ -307,10 +324,10 @@ def told_as_ours(where: str, source: Source) -> Iterator[None]:
             name, _, message = told.removeprefix(_OURS).partition(": ")
             raise getattr(errors, name, SparkFailed)(f"{where}: {message}") from error
         if isinstance(error, _OF_THE_FUNCTION):
-            raise _function_failed(where, source, told) from error
+            raise _function_failed(where, source, told, next_step) from error
         raise SparkFailed(f"{where}: Spark failed: {told.rstrip('.')}. Nothing was sent.") from error
     except Exception as error:  # of the function, which runs in this process
-        raise _function_failed(where, source, f"{type(error).__name__}: {error}") from error
+        raise _function_failed(where, source, f"{type(error).__name__}: {error}", next_step) from error
 
 
 _OURS = "relaybox.errors."
@@ -329,9 +346,12 @@ _OF_THE_FUNCTION = (
 """What rows or plans raise. Others, such as those of lost executors, say nothing of a message."""
 
 
-def _function_failed(where: str, source: Source, told: str) -> DerivationFailed:
+def _function_failed(where: str, source: Source, told: str, next_step: str | None) -> DerivationFailed:
     return DerivationFailed(
         f"{where}: {source.name} failed: {printable(told).rstrip('.')}. Nothing was sent.",
-        next_step="Mend the function, give it a higher version if its messages change, and run it again; or set "
-        "row_errors: dead_letter, if it fails for single messages while Spark computes their rows.",
+        next_step=next_step or f"{_MEND}; {_OR_DEAD_LETTERS}",
     )
+
+
+_MEND = "Mend the function, give it a higher version if its messages change, and run it again"
+_OR_DEAD_LETTERS = "or set row_errors: dead_letter, if it fails for single messages while Spark computes their rows."

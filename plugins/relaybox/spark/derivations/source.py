@@ -77,7 +77,7 @@ def load_source(derivation: Derivation, *, route: str) -> Source:
     """
     if derivation.sql is not None:
         return Source(SourceText("sql", _digest(derivation.sql.encode())), _query(derivation.stream, derivation.sql))
-    where = f"relaybox.yaml: routes.{route}.derive.with: {derivation.function}"
+    where = f"relaybox.yaml: routes.{route}.{derivation.key}.with: {derivation.function}"
     module_name, _, name = (derivation.function or "").partition(":")
     try:
         module = importlib.import_module(module_name)

@@ -24,7 +24,7 @@ _TRIAL = """
     t.done_stream_position, t.begun_at, t.begun_by
 """
 _BEGIN = f"""
-    select {_TRIAL} from relaybox_internal.begin_derivation_trial(%s, %s, %s, %s, %s, %s, %s, %s) t
+    select {_TRIAL} from relaybox_internal.begin_derivation_trial(%s, %s, %s, %s, %s, %s, %s, %s, %s) t
     join relaybox_internal.derivation d on d.derivation_id = t.derivation_id
 """  # noqa: S608  our own names
 _OPEN = f"""
@@ -68,7 +68,7 @@ _SAMPLES = """
     where s.number <= %s
     order by s.difference, s.number
 """
-_PROMOTE = "select relaybox_internal.promote_derivation_trial(%s, %s, %s, %s, %s, %s)"
+_PROMOTE = "select relaybox_internal.promote_derivation_trial(%s, %s, %s, %s, %s, %s, %s)"
 _END = "select relaybox_internal.end_derivation_trial(%s, 'dropped', %s, %s)"
 
 
@@ -165,7 +165,7 @@ class TrialLedger:
         self.route = route
         self.trial_id = 0
 
-    def begin(self, source: Source, *, start: str | None, through: str | None, begun_by: str) -> Trial:
+    def begin(self, source: Source, *, start: str | None, through: str | None, begun_by: str, once: bool = False) -> Trial:
         """Begins a trial of the next version, or goes on with the open one. One transaction, durable.
 
         Args:
@@ -174,15 +174,26 @@ class TrialLedger:
             through: its end: a stream position (included) or a time (excluded). None: the newest message. In any case the range ends where
                 the present version has not derived yet.
             begun_by: who runs it.
+            once: `begun_by` is one run, which begins one trial: if that has ended, it begins no other one.
 
         Raises:
             DerivationChanged: the route has derived nothing yet, is at this version or a higher one, or has an open trial of another
                 version, source or range.
-            RequestRefused: the present version has derived from no message of the range.
+            RequestRefused: the present version has derived from no message of the range; or the trial of this run has ended.
             NoLongerKept, Detached, Transient, Terminal: the store refuses, or failed.
         """
         derivation = self.route.require_next()
-        given = (self.route.name, derivation.version, derivation.stream, source.name, source.digest, start, through, begun_by)
+        given = (
+            self.route.name,
+            derivation.version,
+            derivation.stream,
+            source.name,
+            source.digest,
+            start,
+            through,
+            begun_by,
+            once,
+        )
         trial = self.session.row(Trial, _BEGIN, *given)
         self.session.commit_durably("trial")
         self.trial_id = trial.trial_id
@@ -223,7 +234,7 @@ class TrialLedger:
         """Puts on record that this attempt derives from the next messages; None: all are done. Ends the attempt before it.
 
         Raises:
-            LaneLost: the trial has ended.
+            RequestRefused: the trial has ended.
         """
         attempt = self.session.row_if_any(Attempt, _BEGIN_ATTEMPT, self.trial_id, max_count, begun_by)
         self.session.commit_durably("trial_attempt")
@@ -260,16 +271,22 @@ class TrialLedger:
     def promote(self, trial_id: int, source: Source, *, republish: bool, promoted_by: str, reason: str) -> int:
         """Ends the version before and begins the one that was tried. One transaction, durable; nothing is done if it was promoted already.
 
+        Args:
+            trial_id: of the trial.
+            source: of the next version, as it is now.
+            republish: begin at the first message of the trial, and not after what the version before has done.
+            promoted_by: who does it.
+            reason: why.
+
         Returns:
             The stream position from which it derives.
 
         Raises:
             DerivationChanged: the source is another one than was tried, or the store has another version.
-            LaneLost: the trial was dropped.
-            RequestRefused: the trial has not derived from its whole range.
+            RequestRefused: the trial has not derived from its whole range, was dropped, or has promoted another version.
             NoLongerKept: the first message of the trial is not kept any more (republish).
         """
-        given = (trial_id, source.name, source.digest, republish, promoted_by, reason)
+        given = (trial_id, self.route.require_next().version, source.name, source.digest, republish, promoted_by, reason)
         first: int = self.session.value(_PROMOTE, *given)
         self.session.commit_durably("trial_end")
         return first

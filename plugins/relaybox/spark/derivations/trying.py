@@ -25,6 +25,7 @@ def try_next(
     start: str | None = None,
     through: str | None = None,
     recorded_by: str,
+    once: bool = False,
     progress: Callable[[Derived], None] = lambda _: None,
 ) -> tuple[Trial, Derived]:
     """Derives from the messages of a range with the next version, into the table of trials.
@@ -35,6 +36,7 @@ def try_next(
         start: of the range, as TrialLedger.begin() takes it.
         through: its end, likewise.
         recorded_by: who runs it, for the ledger.
+        once: as TrialLedger.begin() takes it.
         progress: told after each attempt.
 
     Returns:
@@ -42,14 +44,15 @@ def try_next(
 
     Raises:
         DerivationFailed: the function failed, or returned what makes no message.
-        LaneLost: another run of the trial has taken over, or the trial has ended.
+        LaneLost: another run of the trial has taken over.
+        RequestRefused: the trial has ended.
         SparkFailed, and what TrialLedger.begin() raises.
     """
     candidate = route.require_next()
     source = load_source(candidate, route=route.name)
     register(session.dataframes)
     with open_trials(route) as ledger:
-        trial = ledger.begin(source, start=start, through=through, begun_by=recorded_by)
+        trial = ledger.begin(source, start=start, through=through, begun_by=recorded_by, once=once)
         done = Derived(route.name, candidate.version)
         for more in Run(route, candidate, session, source, ledger, recorded_by, is_trial=True).attempts():
             done = done.with_more(more)
