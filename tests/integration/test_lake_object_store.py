@@ -14,7 +14,7 @@ from relaybox.routes.export_rules import FORMATS
 from relaybox.spark.lake.exporting import Exported
 from relaybox.spark.lake.verifying import verify_lake
 from tests.faults.proxy import Proxy
-from tests.support.lake import CATALOG, EXPORT, InProcess, Lake
+from tests.support.lake import CATALOG, EXPORT, InProcess, Lake, section_program
 from tests.support.object_store import SECRET, ObjectStore, running_object_store
 from tests.support.patience import patience
 from tests.support.streams import deliver
@@ -186,3 +186,12 @@ def test_a_store_that_answers_no_more_is_named(lake: Lake, store: ObjectStore) -
     assert lake.done() == 5
     assert lake.run().messages == 5
     assert_equal(lake)
+
+
+@pytest.mark.parametrize("lake", ["parquet"], indirect=True)
+def test_the_program_of_the_page_reads_an_object_store(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    """The one that reads a directory too."""
+    deliver(lake.world, 12)
+    lake.run()
+    exec(section_program("Parquet").replace("/srv/lake/flights_parquet", lake.path), {})  # noqa: S102
+    assert "{'topic': 'flights', 'stream_position_count': 12}" in capsys.readouterr().out

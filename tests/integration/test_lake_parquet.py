@@ -42,7 +42,7 @@ def read_by_duckdb(lake: Lake, columns: str) -> list[Any]:
 
 def read_by_program(lake: Lake) -> list[str]:
     """The function of the page."""
-    program, _, _ = section_program("Parquet").partition("\n\nfiles = ")
+    program, _, _ = section_program("Parquet").partition("\n\nlake = ")
     names: dict[str, Any] = {}
     exec(program, names)  # noqa: S102
     files: list[str] = names["lake_files"](lake.path)

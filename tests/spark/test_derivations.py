@@ -174,6 +174,7 @@ def test_a_function_that_fails_for_each_message_ends_the_run(frames: SparkSessio
     letters = delays.world.query(STORE, "select stream_position, detail from relaybox.dead_letters order by stream_position")
     assert [position for position, _ in letters] == [1, 2, 3]
     assert "ValueError: never m1" in letters[0][1]
+    assert letters[0][1].endswith("Nothing was sent.")  # without the advice to set row_errors
     delays.configure(**{"with": f"{HERE}:copies", "version": 2})
     run(frames, delays)
     delays.world.query(STORE, "select relaybox.redrive('derive.delays.v2', 'mended')")

@@ -107,7 +107,7 @@ def test_spark_reads_what_the_manifests_name_and_nothing_of_the_folder(frames: S
     deliver(lake.world, 5)
     lake.kill_at("lake.collected")
     names: dict[str, Any] = {}
-    exec(section_program("Parquet").partition("\n\nfiles = ")[0], names)  # noqa: S102
+    exec(section_program("Parquet").partition("\n\nlake = ")[0], names)  # noqa: S102
     rows = frames.read.parquet(*names["lake_files"](lake.path)).orderBy("stream_position").select("stream_position", "payload")
     assert [tuple(row) for row in rows.collect()] == [(position, f"m{position}") for position in range(1, 21)]
     with pytest.raises(AnalysisException, match="UNABLE_TO_INFER_SCHEMA"):

@@ -32,12 +32,18 @@ def run(
     route: RouteName,
     start: Annotated[
         str | None,
-        typer.Option("--from", help="earliest, a stream position or a time. Default: all that is kept.", show_default=False),
+        typer.Option(
+            "--from",
+            help="earliest, a stream position or a time. Default: the first message that the present version has derived from.",
+            show_default=False,
+        ),
     ] = None,
     through: Annotated[
         str | None,
         typer.Option(
-            "--through", help="A stream position (included) or a time (excluded). Default: the newest.", show_default=False
+            "--through",
+            help="A stream position (included) or a time (excluded). Default: the last one that the present version has derived from.",
+            show_default=False,
         ),
     ] = None,
     as_json: AsJson = False,

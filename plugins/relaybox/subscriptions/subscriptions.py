@@ -174,8 +174,9 @@ def find_subscription(stores: Iterable[Store], name: str) -> tuple[Store, dict[s
     if unanswered:
         raise next(iter(unanswered.values()))
     listed = ", ".join(f"{store}: {', '.join(names)}" for store, (_, names) in known.items() if names) or "none"
+    made = " The first run of a version makes its subscription: relaybox derive ROUTE." if name.startswith("derive.") else ""
     raise errors.NotSubscribed(
-        f"there is no subscription {name} in the stores {', '.join(known)}.", next_step=f"There are: {listed}."
+        f"there is no subscription {name} in the stores {', '.join(known)}.", next_step=f"There are: {listed}.{made}"
     )
 
 

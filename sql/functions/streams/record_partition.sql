@@ -71,8 +71,8 @@ begin
                 left(recorded.content, 12), record_partition.message_count,
                 left(record_partition.content, 12)
             ),
-            hint = 'Nothing of it and of later partitions was sent now. Send new messages under '
-                'another write_id.';
+            hint = 'Nothing of it and of later partitions was sent now. Write the rows of then again (of a '
+                'stream: with the same start and through). Send new messages under another write_id.';
     end if;
     return 'sent';
 end

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def show_derived(done: Derived) -> None:
     """What a run did."""
-    set_aside = f", {amount(done.dead_letters, 'message')} set aside as dead letters" if done.dead_letters else ""
+    set_aside = f"; {amount(done.dead_letters, 'dead letter')}: relaybox dead-letters list" if done.dead_letters else ""
     open_console().print(
         f"{done.route}, version {done.version}: {amount(done.derived, 'message')} derived from {amount(done.messages, 'message')} "
         f"in {amount(done.attempts, 'attempt')}{set_aside}"

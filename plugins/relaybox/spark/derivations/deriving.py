@@ -240,7 +240,8 @@ class Run:
 
     def _record_failure(self, attempt: Attempt, error: RelayboxError, *, dead_letter: bool) -> None:
         try:
-            self.ledger.fail(attempt, str(error), dead_letter=dead_letter)
+            reason = str(error.args[0]) if dead_letter else str(error)  # the next step is for one who has no dead letter yet
+            self.ledger.fail(attempt, reason, dead_letter=dead_letter)
         except RelayboxError as unrecorded:  # the attempt is open: the next one ends it, so this loses no more than the reason
             if dead_letter:
                 raise
