@@ -218,6 +218,39 @@ def test_a_promotion_with_republish_sends_the_corrected_range_again(delays: Deri
     assert delays.world.query(STORE, "select count(distinct message_id) from relaybox.outbox") == [(9,)]
 
 
+def test_g3_a_trial_does_not_derive_from_what_only_an_older_version_has(delays: DerivedWorld) -> None:
+    """The present version got a dead letter of the one before, which had derived from the messages after it."""
+    deliver(delays.world, 3)
+    with open_ledger(delays.route, delays.derivation) as opened:
+        opened.begin(load_source(opened.derivation, route=ROUTE))
+        for _ in range(2):
+            attempt = opened.begin_attempt(1, "test")
+            assert attempt is not None
+            if attempt.firsts == [1]:
+                opened.fail(attempt, "a reason", dead_letter=True)
+            else:
+                send(sending(attempt), batches(attempt, late))
+        attempt = opened.begin_attempt(1, "test")
+        assert attempt is not None
+        send(sending(attempt), batches(attempt, late))
+    delays.configure(**{"with": f"{HERE}:copies", "version": 2, "next": {**TWO, "version": 3}})
+    derive_all(delays)
+    delays.world.query(STORE, "select relaybox.redrive('derive.delays.v2', 'mended')")
+    deliver(delays.world, 1)
+    derive_all(delays)
+    assert delays.sent() == ["late m2", "late m3", "late m1", "late m4"]
+    with pytest.raises(RequestRefused, match="none after stream position 3, which an older version has"), trial(delays, "2", "3"):
+        pass
+    with trial(delays) as opened_trial:
+        attempt = opened_trial.begin_attempt(4, "test")
+        assert attempt is not None
+        assert (attempt.firsts, attempt.lasts) == ([4], [4])
+        send(sending(attempt, version=3, is_trial=True), batches(attempt, late))
+    assert promote(delays, republish=True) == 4
+    derive_all(delays)
+    assert delays.sent() == ["late m2", "late m3", "late m1", "late m4", "late m4"]
+
+
 def test_a_trial_that_is_not_done_is_not_promoted(delays: DerivedWorld) -> None:
     deliver(delays.world, 6)
     derive_all(delays)

@@ -1,6 +1,6 @@
 -- The open trial of a route, which begins it if there is none: the range is pinned, from start_ (by
 -- default the first message that the store keeps) through through_, and within what the newest
--- version has derived from. Locks the row of the newest version. Raises RB025 if the route has no
+-- version has derived from, after what only an older one has. Locks the row of the newest version. Raises RB025 if the route has no
 -- version, this or a higher one, another stream, or an open trial of another version, source or range;
 -- RB036 if the version has derived from no message of the range, or (once) if a trial on which begun_by_
 -- worked has ended: begun_by_ is one run then; and what relaybox.stream_range() raises.
@@ -16,6 +16,7 @@ declare
     trial relaybox_internal.derivation_trial;
     first_ bigint;
     last_ bigint;
+    of_older bigint; -- the last stream position of the range that an older version has derived from, and this one has not
     derived int8range; -- from the first to the last message that the newest version has derived from
 begin
     if newest.version is null then
@@ -60,6 +61,20 @@ begin
     where a.derivation_id = newest.derivation_id and a.state = 'published';
     first_ := greatest(first_, lower(derived));
     last_ := least(last_, upper(derived) - 1);
+    if first_ <= last_ then
+        -- what an older version sent is not compared, and would be sent again
+        select upper(
+            int8multirange(int8range(first_, last_, '[]'))
+            * coalesce(range_agg(r.run) filter (where d.version < newest.version), '{}')
+            - coalesce(range_agg(r.run) filter (where d.version = newest.version), '{}')
+        ) - 1 into of_older
+        from relaybox_internal.derivation d
+        join relaybox_internal.derivation_attempt a on a.derivation_id = d.derivation_id
+        cross join unnest(a.stream_positions) r (run)
+        where d.route = route_ and a.state = 'published'
+            and a.stream_positions && int8range(first_, last_, '[]');
+        first_ := greatest(first_, of_older + 1);
+    end if;
     if (first_ <= last_ and upper(derived) is not null) is not true then
         raise exception using errcode = 'RB036',
             message = format(
@@ -67,6 +82,7 @@ begin
                 'it has derived from %s', newest.version, route_,
                 case
                     when upper(derived) is null then 'none'
+                    when of_older is not null then format('none after stream position %s, which an older version has', of_older)
                     else format('stream positions %s to %s', lower(derived), upper(derived) - 1)
                 end
             ),
