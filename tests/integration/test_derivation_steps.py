@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
@@ -24,9 +20,10 @@ from tests.support.cli import invoke
 from tests.support.derivation_steps import derive_all, ledger, rows, sending
 from tests.support.derivations import HERE, ROUTE, STORE, SUBSCRIPTION, DerivedWorld, derived_route
 from tests.support.killed_child import kill_at
+from tests.support.logged_in import logged_in_as
 from tests.support.patience import patience
 from tests.support.streams import deliver
-from tests.support.world import STORES, World, routes_file, wait_until
+from tests.support.world import World, routes_file, wait_until
 
 
 @pytest.fixture
@@ -309,23 +306,6 @@ def test_where_walks_from_a_message_to_what_was_derived_from_it_and_back(delays:
         shown.split()
     )
     assert all(trace["derived_from"] is None for trace in traces)
-
-
-@contextmanager
-def logged_in_as(world: World, *roles: str) -> Iterator[None]:
-    """Meanwhile the sections of all stores have a login with these roles."""
-    login, path = f"login_{os.getpid()}", Path(os.environ["PGSERVICEFILE"])
-    text = path.read_text(encoding="utf-8")
-    for store in STORES:
-        world.query(store, f"create role {login} login password 'x' in role {', '.join(roles)}")
-    try:
-        path.write_text(re.sub(r"(?m)^user=.*$", f"user={login}\npassword=x", text), encoding="utf-8")
-        yield
-    finally:
-        path.write_text(text, encoding="utf-8")
-        for store in STORES:
-            world.query(store, f"drop owned by {login}")
-            world.query(store, f"drop role {login}")
 
 
 def test_a_login_needs_the_roles_of_driver_producer_and_consumer(delays: DerivedWorld) -> None:

@@ -58,6 +58,19 @@ def test_g3_tasks_that_run_twice_at_once_send_once(world: World) -> None:
 ANOTHER_RUN = "00000000-0000-0000-0000-000000000002"
 
 
+def test_g3_a_run_whose_partitions_another_run_took_over_ends_as_if_alone(world: World) -> None:
+    """A task of Airflow is tried again while the first driver still lives. Nobody is told to send the same rows under another id."""
+    second = replace(FIRST, number=1)
+    send_partition(OPTIONS, FIRST, batches("a"))
+    send_partition(OPTIONS, second, batches("b"))
+    assert not send_partition(OPTIONS, replace(FIRST, run=ANOTHER_RUN), batches("a")).sent_now
+    complete_write(OPTIONS, FIRST.write_id, FIRST.run, 2)
+    assert not send_partition(OPTIONS, replace(second, run=ANOTHER_RUN), batches("b")).sent_now
+    complete_write(OPTIONS, FIRST.write_id, ANOTHER_RUN, 2)
+    assert not send_partition(OPTIONS, second, batches("b")).sent_now, "the partition before is of the other run now"
+    assert sent(world) == ["a", "b"]
+
+
 def test_g3_a_run_with_other_partitions_sends_nothing_after_the_first_that_differs(world: World) -> None:
     """Of a write that is complete, and of one that is not; an empty partition differs too."""
     send_partition(OPTIONS, FIRST, batches("a", "b"))
@@ -182,8 +195,9 @@ def test_g1_rows_that_the_outbox_refuses_are_sent_neither_in_part_nor_later(worl
         send_partition(OPTIONS, FIRST, bad)
     assert sent(world) == []
     assert send_partition(OPTIONS, FIRST, batches("a")).sent_now
-    with pytest.raises(PutChanged, match="RB024"):
+    with pytest.raises(PutChanged, match=r"content \w+ \(RB024\)\.") as caught:
         send_partition(OPTIONS, FIRST, batches("b"))
+    assert "Send new messages under another write_id." in str(caught.value.next_step)
 
 
 def test_a_sender_of_another_role_is_refused(world: World) -> None:

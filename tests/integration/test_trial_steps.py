@@ -14,9 +14,11 @@ from relaybox.failpoints import TRIAL_FAILPOINTS
 from relaybox.spark.derivations.ledger import open_ledger
 from relaybox.spark.derivations.publishing import Published, send
 from relaybox.spark.derivations.source import load_source
+from relaybox.spark.derivations.trials import open_trials
 from tests.support.backups import Backups
 from tests.support.derivations import HERE, ROUTE, STORE, DerivedWorld
 from tests.support.killed_child import kill_at
+from tests.support.logged_in import logged_in_as
 from tests.support.patience import patience
 from tests.support.streams import deliver
 from tests.support.trials import (
@@ -249,6 +251,18 @@ def test_g3_a_trial_does_not_derive_from_what_only_an_older_version_has(delays: 
     assert promote(delays, republish=True) == 4
     derive_all(delays)
     assert delays.sent() == ["late m2", "late m3", "late m1", "late m4", "late m4"]
+
+
+def test_a_trial_is_compared_where_senders_are_bound_to_roles(delays: DerivedWorld) -> None:
+    """Row security of the outbox then hides rows from everybody but its owner, and our sessions refuse to read fewer."""
+    deliver(delays.world, 3)
+    derive_all(delays)
+    try_all(delays, make=lambda position: [{"key": f"k{position % 3}", "payload": "other"}])
+    delays.world.query(STORE, "select relaybox_internal.bind_senders(true)")
+    with logged_in_as(delays.world, "relaybox_driver"), open_trials(delays.route) as opened:
+        found = opened.compare(sample_count=1)
+    assert counts(found)["changed"] == 3
+    assert [(one.old_payload, one.new_payload) for one in found.samples] == [("late m1", "other")]
 
 
 def test_a_trial_that_is_not_done_is_not_promoted(delays: DerivedWorld) -> None:

@@ -23,9 +23,9 @@ sent as (
         o.seq, o.topic, o.key, o.headers, o.payload, o.payload_bytes, c.cause
     from trial t
     join relaybox_internal.derivation_attempt a on a.derivation_id = t.derivation_id
-    join relaybox.outbox f on f.seq = a.first_seq
+    join relaybox_internal.sent_rows f on f.seq = a.first_seq
     -- of the transaction of the attempt: others insert in between
-    join relaybox.outbox o on o.seq between a.first_seq and a.last_seq and o.xid = f.xid
+    join relaybox_internal.sent_rows o on o.seq between a.first_seq and a.last_seq and o.xid = f.xid
     cross join lateral (
         select
             (o.headers -> 'derived_from' ->> 'stream_position')::bigint as cause,

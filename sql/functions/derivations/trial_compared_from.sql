@@ -10,7 +10,7 @@ as $$
         )))
         from relaybox_internal.derivation_attempt a
         where a.derivation_id = t.derivation_id and a.first_seq < coalesce(
-            (select o.seq from relaybox.outbox o order by o.seq limit 1), 9223372036854775807
+            (select o.seq from relaybox_internal.sent_rows o order by o.seq limit 1), 9223372036854775807
         ) and a.stream_positions && int8multirange(
             int8range(t.first_stream_position, t.last_stream_position, '[]')
         )

@@ -1,8 +1,9 @@
 -- Records that the caller's transaction sends a partition of a DataFrame, and tells what to do:
 -- `send` (insert its messages), `sent` (a committed transaction did; insert nothing), or `wait`:
 -- this run has not yet sent, or found sent, the partition before. So a run whose partitions differ
--- from those of an earlier run sends nothing after the first that differs. Waits for an open
--- transaction of the same partition. Raises RB023 (a sender of another role), RB024 (other
+-- from those of an earlier run sends nothing after the first that differs. Of two runs at once the
+-- one that was later at a partition goes on, and the other one waits until it has completed the
+-- write. Waits for an open transaction of the same partition. Raises RB023 (a sender of another role), RB024 (other
 -- messages, or the write is complete without this partition), RB036 (an argument).
 create or replace function relaybox.record_partition(
     sender text, write_id text, run uuid, partition integer, content text, message_count bigint
@@ -26,16 +27,17 @@ begin
             message = 'record_partition takes a content of 1 to 100 bytes',
             hint = 'Give a digest of the messages.';
     end if;
-    if record_partition.partition > 0 and not exists (
+    select p.message_count into complete_count from relaybox_internal.frame_partition p
+    where p.sender = record_partition.sender and p.write_id = record_partition.write_id
+        and p.partition = -1;
+    -- of a complete write nothing is left to send: its partitions are only compared
+    if record_partition.partition > 0 and complete_count is null and not exists (
         select from relaybox_internal.frame_partition p
         where p.sender = record_partition.sender and p.write_id = record_partition.write_id
             and p.partition = record_partition.partition - 1 and p.run = record_partition.run
     ) then
         return 'wait';
     end if;
-    select p.message_count into complete_count from relaybox_internal.frame_partition p
-    where p.sender = record_partition.sender and p.write_id = record_partition.write_id
-        and p.partition = -1;
     if record_partition.partition >= complete_count then
         raise exception using errcode = 'RB024',
             message = format(

@@ -13,7 +13,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from relaybox.errors import DerivationFailed, RelayboxError
 from relaybox.failpoints import reach
 from relaybox.spark.derivations.source import SourceText
-from relaybox.spark.frames.adbc_sessions import adbc_errors, open_cursor, quote_text
+from relaybox.spark.frames.adbc_sessions import adbc_errors, open_cursor, primary_message, quote_text
 from relaybox.spark.frames.numbered_rows import SENDING_SETTINGS, numbered_rows, one_row
 
 CAUSE = "stream_position"
@@ -150,10 +150,9 @@ def _refused_rows(sending: Sending) -> Iterator[None]:
     except Error as error:
         if (error.sqlstate or "")[:2] not in _OF_A_ROW:
             raise
-        said = dict(error.details or []).get("PG_DIAG_MESSAGE_PRIMARY", b"") or str(error).partition("DETAIL:")[0].encode()
         raise DerivationFailed(
             f"store {sending.store}: the outbox refuses a message that was derived from stream positions {sending.first} to "
-            f"{sending.last}: {' '.join(said.decode(errors='replace').split())} ({error.sqlstate}). Nothing was sent.",
+            f"{sending.last}: {primary_message(error)} ({error.sqlstate}). Nothing was sent.",
             next_step="Let the function return one of payload and payload_bytes, no character NUL, and headers that are a JSON object; "
             "or set row_errors: dead_letter.",
         ) from error

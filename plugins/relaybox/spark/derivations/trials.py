@@ -63,7 +63,7 @@ _SAMPLES = """
         select r.*, row_number() over (partition by r.difference order by r.stream_position, r.old_seq, r.new_seq) as number
         from relaybox_differences r where r.difference <> 'equal'
     ) s
-    left join relaybox.outbox o on o.seq = s.old_seq
+    left join relaybox_internal.sent_rows o on o.seq = s.old_seq
     left join relaybox_internal.derivation_trial_message m on m.trial_id = %s and m.seq = s.new_seq
     where s.number <= %s
     order by s.difference, s.number

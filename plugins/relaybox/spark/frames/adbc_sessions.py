@@ -66,14 +66,23 @@ def adbc_errors(store: str, doing: str) -> Iterator[None]:
     try:
         yield
     except Error as error:
-        diagnostics = dict(error.details or [])
-        hint = diagnostics.get("PG_DIAG_MESSAGE_HINT", b"")
-        said = diagnostics.get("PG_DIAG_MESSAGE_PRIMARY", b"") or str(error).partition("DETAIL:")[0]  # which may have a row
         kind = error_class(error.sqlstate) if error.sqlstate else errors.StoreUnreachable
+        state = f" ({error.sqlstate})" if error.sqlstate else ""
         raise kind(
-            f"store {store}: while {doing}: {' '.join(_text(said).split())}{f' ({error.sqlstate})' if error.sqlstate else ''}.",
-            next_step=_text(hint),
+            f"store {store}: while {doing}: {primary_message(error)}{state}.",
+            next_step=_diagnostics(error).get("PG_DIAG_MESSAGE_HINT", ""),
         ) from error
+
+
+def primary_message(error: Any) -> str:
+    """What the store says, on one line, without its detail, which may have a row."""
+    said = _diagnostics(error).get("PG_DIAG_MESSAGE_PRIMARY") or str(error).partition("DETAIL:")[0]
+    return " ".join(said.split())
+
+
+def _diagnostics(error: Any) -> dict[str, str]:
+    """The fields of the store's answer. ADBC gives names and values as text or as bytes."""
+    return {_text(name): _text(value) for name, value in error.details or []}
 
 
 def _text(value: bytes | str) -> str:
