@@ -34,7 +34,7 @@ _OPEN = f"""
 _NEWEST_TRIAL = """
     select t.trial_id from relaybox_internal.derivation_trial t
     join relaybox_internal.derivation d on d.derivation_id = t.derivation_id
-    where d.route = %s order by t.trial_id desc limit 1
+    where d.route = %s and t.version = %s order by t.trial_id desc limit 1
 """
 _BEGIN_ATTEMPT = """
     select
