@@ -174,6 +174,41 @@ def test_a_derived_route_has_a_dag_that_its_stream_starts(tmp_path: Path, monkey
     assert "*/10 * * * *" in str(starts)
 
 
+def test_a_next_version_has_a_dag_that_a_person_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And that asks before it promotes; a rejection drops. Without a next version there is none."""
+    path = routes_file(tmp_path, more_routes={ROUTE: derived_route(**{"with": "delays:late"})})
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
+    assert "relaybox_promote__delays" not in parse().dags
+    tried = derived_route(**{"with": "delays:late", "next": {"with": "delays:later", "version": 2}})
+    document = yaml.safe_load(routes_file(tmp_path, more_routes={ROUTE: tried}).read_text())
+    document["stores"]["hub"] = {"pool": "small"}
+    path.write_text(yaml.safe_dump(document))
+    bag = parse()
+    assert bag.import_errors == {}
+    dag = bag.dags["relaybox_promote__delays"]
+    assert "NullTimetable" in str(schedule(dag))
+    assert dag.max_active_runs == 1
+    assert [(task.task_id, sorted(task.downstream_task_ids)) for task in dag.tasks] == [
+        ("try", ["show"]), ("show", ["approve"]), ("approve", ["promote"]), ("promote", ["drop_rejected"]), ("drop_rejected", []),
+    ]  # fmt: skip
+    rules = {task.task_id: task.trigger_rule.value for task in dag.tasks}
+    assert rules == {**dict.fromkeys(rules, "all_success"), "drop_rejected": "none_failed"}
+    assert {task.pool for task in dag.tasks} == {"small"}
+    assert dag.get_task("try").arguments == [
+        "--route",
+        ROUTE,
+        "--trial",
+        "--once",
+        "--recorded-by",
+        "{{ dag.dag_id }} {{ run_id }}",
+    ]
+    assert dag.get_task("promote").route.require_next().version == 2
+    for part in ("delays:later", "version 2", "`drop_rejected` drops the trial", "relaybox trials drop delays --reason WHY"):
+        assert part in dag.doc_md
+    starts = asset_names(schedule(bag.dags["relaybox_derive__delays"]))
+    assert "relaybox/relaybox_hub/derive.delays.v2/waiting" in starts
+
+
 def test_a_store_that_may_sleep_is_not_woken_by_the_clock_of_a_derivation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,11 +67,15 @@ def trial(delays: DerivedWorld, start: str | None = None, through: str | None = 
 
 
 def try_all(
-    delays: DerivedWorld, make: Callable[[int], Sequence[Row]] = late, start: str | None = None, through: str | None = None
+    delays: DerivedWorld,
+    make: Callable[[int], Sequence[Row]] = late,
+    start: str | None = None,
+    through: str | None = None,
+    max_count: int = 4,
 ) -> None:
     """As a run of the trial, to its end."""
     with trial(delays, start, through) as opened:
-        while attempt := opened.begin_attempt(4, "test"):
+        while attempt := opened.begin_attempt(max_count, "test"):
             send(sending(attempt, version=2, is_trial=True), batches(attempt, make))
 
 

@@ -151,7 +151,7 @@ class Approved(NamedTuple):
 
 def approved(context: Context, shown_by: str = SHOW_TASK_ID) -> Approved:
     """Returns what was approved. Fails the task for good if nobody approved, or if something else was found since the question."""
-    answer = context["ti"].xcom_pull(task_ids=APPROVE_TASK_ID) or {}
+    answer = _answer(context)
     if ApprovalOperator.APPROVE not in answer.get("chosen_options", ()):
         raise AirflowFailException(
             "This run has no approval: its approve task is missing, or was marked as a success. A replay has the task if relaybox.yaml "
@@ -164,6 +164,38 @@ def approved(context: Context, shown_by: str = SHOW_TASK_ID) -> Approved:
             f"What the task {shown_by} has found is not what was approved: the task was cleared since, or an earlier version of Relaybox "
             "has asked. Nothing was done. Trigger a new run, and approve that one."
         )
+    return Approved(found, _answered_by(answer) or "unknown user")
+
+
+class Rejected(NamedTuple):
+    """What was rejected; and the Airflow user who rejected it. None: nobody answered in time, which rejects too."""
+
+    shown: Mapping[str, Any]
+    by: str | None
+
+
+def rejected(context: Context, shown_by: str = SHOW_TASK_ID) -> Rejected | None:
+    """Returns what was rejected; None: it was approved. Fails the task for good if nobody was asked, or if something else is shown now."""
+    answer = _answer(context)
+    chosen = answer.get("chosen_options", ())
+    if ApprovalOperator.APPROVE in chosen:
+        return None
+    found = shown(context, shown_by)
+    if ApprovalOperator.REJECT not in chosen or answer.get(_DIGEST) != digest_shown(found):
+        raise AirflowFailException(
+            f"What the task {shown_by} has found was not rejected: its approve task was marked as skipped or as a success, or the task was "
+            "cleared since. Nothing was done."
+        )
+    return Rejected(found, _answered_by(answer))
+
+
+def _answer(context: Context) -> Mapping[str, Any]:
+    """Returns what the approve task returned; nothing if it did not run to its end."""
+    answer: Mapping[str, Any] = context["ti"].xcom_pull(task_ids=APPROVE_TASK_ID) or {}
+    return answer
+
+
+def _answered_by(answer: Mapping[str, Any]) -> str | None:
     user = answer.get("responded_by_user")
     name = user.get("name") if isinstance(user, Mapping) else getattr(user, "name", None)
-    return Approved(found, str(name or "unknown user"))
+    return None if name is None else str(name)

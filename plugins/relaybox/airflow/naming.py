@@ -25,6 +25,7 @@ SKIP_TASK_ID = "skip"
 INIT_TASK_ID = "init"
 TRY_TASK_ID = "try"
 PROMOTE_TASK_ID = "promote"
+DROP_REJECTED_TASK_ID = "drop_rejected"
 
 RUN_NAME_TEMPLATE = "{{ dag.dag_id }} {{ run_id }}"
 """What run_name() gives, for Airflow to fill in."""

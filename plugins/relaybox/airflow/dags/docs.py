@@ -108,14 +108,17 @@ promotes it after a person approved it.
 1. `try` derives from messages of the past with the new version, and sends nothing. The present version goes on.
 2. `show` compares the result with what the present version has sent for these messages, and counts what differs by topic.
    `relaybox trials compare {route.name}` shows samples too: payloads are not in Airflow.
-3. `approve` waits for a person, for a day. No answer rejects it. It takes no slot.
-4. `promote` ends the present version and begins the new one.
+3. `approve` waits for a person, for a day. It takes no slot.
+4. Approved: `promote` ends the present version and begins the new one. Rejected: `drop_rejected` drops the trial, and its messages
+   are deleted.
 
-A rejected trial stays open: correct the range or the function after `relaybox trials drop {route.name}`, or promote it later.
+If nobody answers, `drop_rejected` fails and the trial stays open. A new run of this DAG goes on with it, and asks again;
+`relaybox trials drop {route.name} --reason WHY` drops it. A run begins one trial: `try` that is cleared after its trial was dropped
+fails. Trigger a new run.
 
 ### When it fails
 
-Nothing was sent, and the present version goes on. The last lines of the log say what is wrong, where, and what to do.
+Nothing was sent, and the present version goes on; the trial is open. The last lines of the log say what is wrong, where, and what to do.
 
 {_BUTTONS}"""
 

@@ -1,17 +1,25 @@
-"""One DAG per route whose derivation has a next version: try it, show what differs, and promote it once a person approved."""
+"""One DAG per route whose derivation has a next version: try it, show what differs, and promote it or drop it, as a person says."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, Param, TriggerRule
 
 from relaybox.airflow.approvals import approval
 from relaybox.airflow.dags.docs import promote_doc
 from relaybox.airflow.dags.factory import SHORT_TASK, route_dag_options, wanted
 from relaybox.airflow.forms import REASON, reason_param, text_param
-from relaybox.airflow.naming import PROMOTE_TASK_ID, SHOW_TASK_ID, TRY_TASK_ID, promote_dag_id
-from relaybox.airflow.operators.trial import REPUBLISH, START, THROUGH, CompareOperator, PromoteOperator, TryOperator
+from relaybox.airflow.naming import DROP_REJECTED_TASK_ID, PROMOTE_TASK_ID, SHOW_TASK_ID, TRY_TASK_ID, promote_dag_id
+from relaybox.airflow.operators.trial import (
+    REPUBLISH,
+    START,
+    THROUGH,
+    CompareOperator,
+    DropRejectedOperator,
+    PromoteOperator,
+    TryOperator,
+)
 from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.routes import Route, Routes
 
@@ -59,5 +67,10 @@ def _promote_dag(routes: Routes, route: Route) -> DAG:
         )
         show = CompareOperator(task_id=SHOW_TASK_ID, route=route, pool=pool, **SHORT_TASK)
         approve = approval(f"Promote version {version} of route {route.name}: {{{{ params.{REASON} }}}}", pool=pool)
-        attempt >> show >> approve >> PromoteOperator(task_id=PROMOTE_TASK_ID, route=route, pool=pool, **SHORT_TASK)
+        promote = PromoteOperator(task_id=PROMOTE_TASK_ID, route=route, pool=pool, **SHORT_TASK)
+        # after promote, and not beside it: a rejection skips all that is right after the approval
+        drop = DropRejectedOperator(
+            task_id=DROP_REJECTED_TASK_ID, route=route, pool=pool, trigger_rule=TriggerRule.NONE_FAILED, **SHORT_TASK
+        )
+        attempt >> show >> approve >> promote >> drop
     return dag

@@ -1,12 +1,13 @@
-"""The tasks that try the next version of a derivation, show what differs, and promote it once that was approved."""
+"""The tasks that try the next version of a derivation, show what differs, and promote it or drop it, as a person said."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from relaybox.airflow.approvals import approved, cell
+from relaybox.airflow.approvals import approved, cell, rejected
 from relaybox.airflow.forms import REASON, given, person
 from relaybox.airflow.naming import RUN_NAME_TEMPLATE, run_name
 from relaybox.airflow.operators.driver import SparkDriverOperator
@@ -81,6 +82,8 @@ def comparison_table(route: Route, found: TrialComparison, *, republish: bool) -
         f"Route {cell(route.name)}, trial {trial.trial_id}: {versions}, {positions}.",
         f"Version {trial.version} is to begin {'at' if republish else 'after'} {begin}.",
         f"Messages for which the function fails: {found.set_aside}. Keys with differences: {found.changed_keys}.",
+        f"Approve: version {trial.version} is promoted. Reject: the trial is dropped, and its messages are deleted.",
+        "No answer for a day: the run fails, and the trial stays open.",
         "\n".join([f"| topic | {' | '.join(DIFFERENCES)} |", "|---|---|---|---|---|", *rows]),
     ]
     if found.compared_from > trial.first_stream_position:
@@ -112,3 +115,28 @@ class PromoteOperator(BaseOperator):
                     reason=given(params, REASON, "Reason"),
                 )
         return {"version": candidate.version, "first_stream_position": first}
+
+
+class DropRejectedOperator(BaseOperator):
+    """Drops the rejected trial, and no other one. Idempotent. Skipped after an approval; fails if nobody answered: the trial is open."""
+
+    def __init__(self, *, route: Route, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.route = route
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Returns the trial, and whether this try of the task has dropped it."""
+        found = rejected(context)
+        if found is None:
+            raise AirflowSkipException("The trial was approved: there is nothing to drop.")
+        trial_id = int(found.shown["trial_id"])
+        if found.by is None:
+            raise AirflowFailException(
+                f"Nobody answered in time: trial {trial_id} of route {self.route.name} stays open, and the store keeps its messages. To be "
+                f"asked again, trigger this DAG again: it goes on with the trial. To drop it: relaybox trials drop {self.route.name} "
+                "--reason WHY"
+            )
+        reason = f"rejected; {person(context)} had asked for it: {given(context['params'], REASON, 'Reason')}"
+        with terminal_errors_fail_at_once(), service_file([self.route.path[0]]), open_trials(self.route) as trials:
+            is_dropped = trials.drop_trial(trial_id, dropped_by=found.by, reason=reason)
+        return {"trial_id": trial_id, "dropped": is_dropped}

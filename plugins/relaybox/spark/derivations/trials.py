@@ -69,7 +69,7 @@ _SAMPLES = """
     order by s.difference, s.number
 """
 _PROMOTE = "select relaybox_internal.promote_derivation_trial(%s, %s, %s, %s, %s, %s, %s)"
-_END = "select relaybox_internal.end_derivation_trial(%s, 'dropped', %s, %s)"
+_DROP = "select relaybox_internal.drop_derivation_trial(%s, %s, %s)"
 
 
 @dataclass(frozen=True)
@@ -298,9 +298,19 @@ class TrialLedger:
             RequestRefused: there is no open trial.
         """
         trial = self.require_open()
-        self.session.execute(_END, trial.trial_id, dropped_by, reason)
-        self.session.commit_durably("trial_end")
+        self.drop_trial(trial.trial_id, dropped_by=dropped_by, reason=reason)
         return trial
+
+    def drop_trial(self, trial_id: int, *, dropped_by: str, reason: str) -> bool:
+        """The same of this trial and no other one. Idempotent: returns whether this call has dropped it.
+
+        Raises:
+            RequestRefused: it was promoted.
+            LaneLost: the store does not know it.
+        """
+        is_dropped: bool = self.session.value(_DROP, trial_id, dropped_by, reason)
+        self.session.commit_durably("trial_end")
+        return is_dropped
 
 
 @contextmanager
