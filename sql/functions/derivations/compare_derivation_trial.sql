@@ -12,36 +12,11 @@ returns table (
     difference text, topic text, key text, stream_position bigint, old_seq bigint, new_seq bigint
 )
 language sql volatile
+-- the sides are joined by hashes, whatever the planner expects: pairs of rows that are looked at one by
+-- one are as many as the product of both sides
+set enable_nestloop = off
 as $$
-with trial as (
-    select t.* from relaybox_internal.derivation_trial t
-    where t.trial_id = trial_id_
-),
-
-sent as (
-    select distinct on (o.message_id)
-        o.seq, o.topic, o.key, o.headers, o.payload, o.payload_bytes, c.cause
-    from trial t
-    join relaybox_internal.derivation_attempt a on a.derivation_id = t.derivation_id
-    join relaybox_internal.sent_rows f on f.seq = a.first_seq
-    -- of the transaction of the attempt: others insert in between
-    join relaybox_internal.sent_rows o on o.seq between a.first_seq and a.last_seq and o.xid = f.xid
-    cross join lateral (
-        select
-            (o.headers -> 'derived_from' ->> 'stream_position')::bigint as cause,
-            (o.headers -> 'derived_from' -> 'stream_positions' ->> 0)::bigint as first_cause,
-            (o.headers -> 'derived_from' -> 'stream_positions' ->> 1)::bigint as last_cause
-    ) c
-    where a.state = 'published'
-        and a.stream_positions && int8multirange(
-            int8range(compared_from, t.last_stream_position + 1) -- empty beyond the last
-        )
-        and coalesce(c.first_cause, c.cause) <= t.last_stream_position
-        and coalesce(c.last_cause, c.cause) >= compared_from
-    order by o.message_id, o.seq desc
-),
-
-tried as (
+with tried as (
     select m.seq, m.topic, m.key, m.headers, m.payload, m.payload_bytes, c.cause
     from relaybox_internal.derivation_trial_message m
     cross join lateral (
@@ -62,7 +37,8 @@ rows as (
             || coalesce(convert_to(r.payload, 'UTF8'), r.payload_bytes)
         ) as digest
     from (
-        select false as is_new, sent.* from sent
+        select false as is_new, s.*
+        from relaybox_internal.sent_in_range_of_trial(trial_id_, compared_from) s
         union all
         select true, tried.* from tried
     ) r
