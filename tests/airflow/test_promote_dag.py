@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import uuid
+import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
@@ -145,6 +147,50 @@ def test_what_changed_since_the_question_is_not_promoted(delays: DerivedWorld) -
     with pytest.raises(AirflowFailException, match=r"relaybox trials drop delays --reason WHY"):
         run_task(delays, "promote", pulled)
     assert versions(delays) == [1]
+
+
+def test_a_worker_without_the_module_is_told_where_it_has_to_be(delays: DerivedWorld) -> None:
+    """Where a driver in cluster mode had it from spark.submit.pyFiles. The trial stays open."""
+    try_version(delays)
+    pulled = {"show": shown(delays), "approve": APPROVED}
+    delays.configure(**{"with": f"{HERE}:copies", "next": {**TWO, "with": "no_such_delays:twos"}})
+    with pytest.raises(
+        AirflowFailException, match=r"derive\.next\.with: no_such_delays:twos: the import .* who promotes a trial"
+    ):
+        run_task(delays, "promote", pulled)
+    assert (versions(delays), trials(delays)) == ([1], [(2, "open", None)])
+
+
+@pytest.mark.thorough
+def test_the_module_may_come_with_the_application_in_an_archive(
+    delays: DerivedWorld, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By spark.submit.pyFiles in the settings of the route. A worker that has the file promotes it: it has the same digest."""
+    text = """
+from pyspark.sql import functions as f
+
+
+def shout(payload):
+    return payload.upper()
+
+
+def loud(flights):
+    return flights.select("stream_position", f.udf(shout)("payload").alias("payload"))
+"""
+    (tmp_path / "loud_in_archive.py").write_text(text, encoding="utf-8")
+    with zipfile.ZipFile(tmp_path / "loud.zip", "w") as archive:
+        archive.writestr("loud_in_archive.py", text)
+    delays.configure(**{"with": f"{HERE}:copies", "next": {"with": "loud_in_archive:loud", "version": 2}})
+    document = yaml.safe_load(delays.world.path.read_text())
+    document["routes"]["delays"]["spark"] = {"conf": {"spark.submit.pyFiles": str(tmp_path / "loud.zip")}}
+    delays.world.path.write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    task = dag(delays).get_task("try")
+    task.render_template_fields({**context({}), "dag": task.dag, "run_id": "r1"})
+    task.execute(context({}))
+    assert tried(delays) == [f"M{number}" for number in range(1, 7)]
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert run_task(delays, "promote", {"show": shown(delays), "approve": APPROVED})["version"] == 2
 
 
 @pytest.mark.thorough

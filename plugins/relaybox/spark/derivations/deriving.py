@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from relaybox.errors import (
 from relaybox.log_events import emit, warn
 from relaybox.spark.derivations.ledger import Attempt, open_ledger
 from relaybox.spark.derivations.publishing import CAUSE, Published, Sending, reports, send
-from relaybox.spark.derivations.source import Source, SourceText, load_source
+from relaybox.spark.derivations.source import WHERE_IT_HAS_TO_BE, Source, SourceText, load_source
 from relaybox.spark.failures import SPARK_ERRORS, failure_line, printable
 from relaybox.spark.frames import register
 from relaybox.spark.frames.write_options import require_message_columns
@@ -313,6 +314,7 @@ def told_as_ours(where: str, source: Source, *, next_step: str | None = None) ->
         next_step: after a failure of the function; by default as for a derivation.
 
     Raises:
+        ConfigurationError: an executor can't import a module.
         DerivationFailed, SparkFailed, and what reading the stream raises: with the place.
     """
     try:
@@ -324,6 +326,11 @@ def told_as_ours(where: str, source: Source, *, next_step: str | None = None) ->
         if told.startswith(_OURS):
             name, _, message = told.removeprefix(_OURS).partition(": ")
             raise getattr(errors, name, SparkFailed)(f"{where}: {message}") from error
+        if missing := _MISSING_MODULE.match(told):  # it says nothing of a message
+            raise ConfigurationError(
+                f"{where}: {source.name}: a Python worker of Spark's executors can't import {missing[1]}. Nothing was sent.",
+                next_step=WHERE_IT_HAS_TO_BE,
+            ) from error
         if isinstance(error, _OF_THE_FUNCTION):
             raise _function_failed(where, source, told, next_step) from error
         raise SparkFailed(f"{where}: Spark failed: {told.rstrip('.')}. Nothing was sent.") from error
@@ -332,6 +339,7 @@ def told_as_ours(where: str, source: Source, *, next_step: str | None = None) ->
 
 
 _OURS = "relaybox.errors."
+_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 _OF_THE_FUNCTION = (
     spark_errors.AnalysisException,
     spark_errors.ArithmeticException,

@@ -64,6 +64,11 @@ class Source:
         return self.text.digest
 
 
+WHERE_IT_HAS_TO_BE = (
+    "Spark's driver, its executors, and who promotes a trial import it. Install its package there, put its folder into PYTHONPATH, or "
+    "name its file in spark.submit.pyFiles, for the driver and the executors: docs/deriving.md, Where the module has to be."
+)
+
 _imported: dict[str, str] = {}
 """Digest of the text of a module when this process first took a function of it. Python does not read it again."""
 
@@ -84,7 +89,7 @@ def load_source(derivation: Derivation, *, route: str) -> Source:
     except Exception as error:  # whatever the module does when it is imported
         raise ConfigurationError(
             f"{where}: the import of {module_name} failed: {type(error).__name__}: {str(error).rstrip('.')}.",
-            next_step="Install its package where Spark's driver and executors run, or put its folder into PYTHONPATH of both.",
+            next_step=WHERE_IT_HAS_TO_BE,
         ) from error
     function = getattr(module, name, None)
     if not callable(function):
