@@ -112,7 +112,10 @@ def test_an_open_trial_is_shown_with_what_ends_it(page: PageServer, lake: Lake) 
         send(sending(attempt, version=2, is_trial=True), batches(attempt, late))
     row = rows(page)["derivation-delays"]
     assert "Trial 1 of version 2 has derived through 4 of stream positions 2 to 6; the store keeps 3 messages of it." in row
-    assert "Begun by test. Its DAG asks whether to promote it, or: relaybox trials compare delays , then promote or drop ." in row
+    assert (
+        "Begun by test. Its DAG asks whether to promote it, or: relaybox trials compare delays , then promote or drop . Runbook"
+        in row
+    )
     shown = page.client("viewer").get("/relaybox/derivations").text
     assert '<span class="tag note">trial open for ' in shown
     assert f'href="/dags/{PROMOTE_DAG}"' in shown
