@@ -480,6 +480,8 @@ def test_viewers_see_trials_and_no_message_of_them(delays: DerivedWorld) -> None
 
 
 def test_an_empty_store_has_no_trial_to_compare_or_end(delays: DerivedWorld) -> None:
-    for ask in (compare, drop, promote):
+    for ask in (compare, drop):
         with pytest.raises(RequestRefused, match="route delays has no open trial in store hub"):
             ask(delays)
+    with pytest.raises(RequestRefused, match="version 2 of the derivation of route delays was never tried in store hub"):
+        promote(delays)
