@@ -13,14 +13,17 @@ import yaml
 from relaybox.airflow.page import last_runs
 from relaybox.airflow.page.store_overview import StoreOverview
 from relaybox.spark.derivations.ledger import Ledger, open_ledger
+from relaybox.spark.derivations.publishing import send
 from relaybox.spark.derivations.source import load_source
 from tests.airflow.page_client import PageServer, register_dags
-from tests.support.derivations import HERE, ROUTE, DerivedWorld
+from tests.support.derivations import HERE, ROUTE, STORE, DerivedWorld
 from tests.support.lake import EXPORT, Lake
 from tests.support.streams import deliver
+from tests.support.trials import TWO, batches, derive_all, late, promote, sending, trial, try_all
 from tests.support.world import World
 
 DERIVE_DAG, EXPORT_DAG = "relaybox_derive__delays", "relaybox_export__flights_lake"
+PROMOTE_DAG = "relaybox_promote__delays"
 
 
 @pytest.fixture
@@ -96,6 +99,36 @@ def test_a_higher_version_that_has_not_begun_is_told(page: PageServer, lake: Lak
     assert "2 the store has 1 not begun" in rows(page)["derivation-delays"]
 
 
+def test_an_open_trial_is_shown_with_what_ends_it(page: PageServer, lake: Lake) -> None:
+    """How far it is, what the store keeps of it, and its DAG; marked as stuck once its approval would have ended. Then it is gone."""
+    delays = DerivedWorld(lake.world)
+    derive_all(delays)
+    assert "trial" not in rows(page)["derivation-delays"]
+    text = lake.world.path.read_text(encoding="utf-8")
+    lake.world.path.write_text(text.replace("version: 1", f"version: 1\n      next: {TWO}"), encoding="utf-8")
+    with trial(delays, start="2") as opened:
+        attempt = opened.begin_attempt(3, "test")
+        assert attempt is not None
+        send(sending(attempt, version=2, is_trial=True), batches(attempt, late))
+    row = rows(page)["derivation-delays"]
+    assert "Trial 1 of version 2 has derived through 4 of stream positions 2 to 6; the store keeps 3 messages of it." in row
+    assert (
+        "Begun by test. Its DAG asks whether to promote it, or: relaybox trials compare delays , then promote or drop . Runbook"
+        in row
+    )
+    shown = page.client("viewer").get("/relaybox/derivations").text
+    assert '<span class="tag note">trial open for ' in shown
+    assert f'href="/dags/{PROMOTE_DAG}"' in shown
+    lake.world.query(STORE, "update relaybox_internal.derivation_trial set begun_at = begun_at - interval '25 hours'")
+    page.page.state.gathering = StoreOverview()
+    assert '<span class="tag stuck">trial open for 25 h</span>' in page.client("viewer").get("/relaybox/derivations").text
+    try_all(delays)
+    promote(delays)
+    row = rows(page)["derivation-delays"]
+    assert "Trial" not in row
+    assert row.startswith("delays flights at hub 2 up to date 6 0")
+
+
 def test_a_run_that_failed_and_a_pause_are_told(page: PageServer, lake: Lake) -> None:
     """Of Airflow's own database."""
     register_dags(lake.world.path)
@@ -116,7 +149,7 @@ def test_a_run_that_failed_and_a_pause_are_told(page: PageServer, lake: Lake) ->
 
 def test_the_tab_of_a_dag_leads_to_its_row(page: PageServer, lake: Lake) -> None:
     client = page.client("viewer")
-    for dag, row in ((DERIVE_DAG, "derivation-delays"), (EXPORT_DAG, "export-flights_lake")):
+    for dag, row in ((DERIVE_DAG, "derivation-delays"), (PROMOTE_DAG, "derivation-delays"), (EXPORT_DAG, "export-flights_lake")):
         answer = client.get(f"/relaybox/of-dag?dag={dag}")
         assert (answer.status_code, answer.headers["location"]) == (303, f"/relaybox/derivations#{row}")
 

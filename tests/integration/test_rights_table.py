@@ -115,6 +115,9 @@ RIGHTS: Mapping[str, str] = {
     "pin a range of a stream (`stream_range`)": "select * from relaybox.stream_range('flights')",
     "read a log": "select * from relaybox.read_log('flights/1', 0, 10)",
     "read payloads of dead letters": "select payload from relaybox.dead_letters",
+    "see trials of a derivation": "select * from relaybox_internal.derivation_trial, relaybox_internal.derivation_trial_attempt",
+    "compare a trial": "select * from relaybox_internal.compare_derivation_trial(1, 1)",
+    "promote or drop a trial": "select relaybox_internal.drop_derivation_trial(1, 'test', 'a test')",
     "write a ledger": "update relaybox_internal.hop_out set attempt = attempt",
     "write a log": (
         "insert into relaybox_internal.log (log_id, epoch, log_position, index, message_id, sent_at, topic, sender, payload) "
@@ -135,9 +138,24 @@ RIGHTS: Mapping[str, str] = {
 """What somebody may want to do -> the statement that does it, in a store where it has an effect."""
 
 
+TRIAL = """
+insert into relaybox_internal.derivation (route, version, subscription_id, source_name, source_digest)
+select 'delays', 1, min(subscription_id), 'sql', 'digest' from relaybox_internal.subscription;
+insert into relaybox_internal.derivation_trial (
+    derivation_id, version, source_name, source_digest, first_stream_position, last_stream_position, done_stream_position, begun_by
+) select derivation_id, 2, 'sql', 'digest', 1, 1, 1, 'test' from relaybox_internal.derivation;
+insert into relaybox_internal.derivation_trial_attempt (
+    trial_id, attempt, token, first_stream_position, last_stream_position, begun_by
+) select trial_id, 1, 'token', 1, 1, 'test' from relaybox_internal.derivation_trial;
+insert into relaybox_internal.derivation_trial_message (trial_id, message_id, topic, sender, headers, payload)
+select trial_id, gen_random_uuid(), 'delays', 'delays', '{"derived_from": {"stream_position": 1}}', 'late'
+from relaybox_internal.derivation_trial
+"""
+
+
 @pytest.fixture
 def store(owned: World) -> Iterator[World]:
-    """A local route in one store with ten messages, a subscription with a replay, and a dead letter of both it and the stream.
+    """A local route in one store with ten messages, a subscription with a replay, and a dead letter of both it and the stream; a trial.
 
     Its owner is no superuser.
     """
@@ -157,6 +175,7 @@ def store(owned: World) -> Iterator[World]:
         "insert into relaybox_internal.dead_letter (stream_id, log_id, log_position, reason) "
         "select l.stream_id, l.log_id, 2, 'other_content' from relaybox_internal.stream_log l",
     )
+    owned.query("hub", TRIAL)
     database = owned.value("hub", "select current_database()")
     for heading, roles in LOGINS.items():
         member = f"in role {roles}" if roles else ""

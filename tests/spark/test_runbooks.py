@@ -11,11 +11,13 @@ import yaml
 from deltalake import DeltaTable
 
 from relaybox.local.clusters import postgres_binaries
+from relaybox.spark.derivations.publishing import send
 from tests.spark.command import relaybox
 from tests.support.derivations import ROUTE, STORE, DerivedWorld
 from tests.support.lake import Lake
 from tests.support.runbooks import run_blocks
 from tests.support.streams import deliver
+from tests.support.trials import batches, derive_all, late, sending, trial, with_next
 from tests.support.world import World
 
 pytestmark = pytest.mark.thorough
@@ -68,6 +70,22 @@ def test_a_stopped_derivation(delays: DerivedWorld, tmp_path: Path) -> None:
     for _ in steps:
         pass
     assert delays.sent() == ["1", "3", "none", "5", "none"]
+
+
+def test_an_open_trial(world: World) -> None:
+    """Nobody answered: it is seen, compared and dropped."""
+    delays = with_next(world)
+    deliver(world, 6)
+    derive_all(delays)
+    with trial(delays) as opened:
+        attempt = opened.begin_attempt(4, "relaybox_promote__delays manual")
+        assert attempt is not None
+        send(sending(attempt, version=2, is_trial=True), batches(attempt, late))
+    steps = blocks(world, "open-trial")
+    checked = next(steps)
+    assert "of which it has derived up to 4 so far" in " ".join(checked.split())
+    assert next(steps) == "delays: trial 1 of version 2 is dropped\n"
+    assert list(steps) == [""]
 
 
 def test_a_damaged_table(world: World, tmp_path: Path) -> None:

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from relaybox.airflow.naming import derive_dag_id, export_dag_id
+from relaybox.airflow.approvals import PATIENCE
+from relaybox.airflow.naming import derive_dag_id, export_dag_id, promote_dag_id
 
 if TYPE_CHECKING:
     from relaybox.airflow.page.last_runs import LastRun
     from relaybox.airflow.page.permissions import Rights
     from relaybox.airflow.page.streams import AllStreams, UnreadStore
-    from relaybox.monitoring.derivations import DerivationStatus
-    from relaybox.routes import Export, Route
+    from relaybox.monitoring.derivations import DerivationStatus, OpenTrial
+    from relaybox.routes import Derivation, Export, Route
     from relaybox.subscriptions.subscriptions import SubscriptionStatus
 
 
@@ -41,7 +42,9 @@ class VisibleDerivation:
 
     Attributes:
         status: None: the store has not begun it, or was not read. Its `reason` is None for who may not start the DAG.
-        subscription: of its version in relaybox.yaml; None: the store has none.
+        subscription: of its version in relaybox.yaml, or of `next` once that is promoted; None: the store has none.
+        trial: that is open; None: there is none, or the store was not read.
+        promote_dag_id: of the DAG that asks whether to promote it; None: the user may not read it, or relaybox.yaml has no `next`.
     """
 
     route: Route
@@ -49,6 +52,18 @@ class VisibleDerivation:
     status: DerivationStatus | None
     subscription: SubscriptionStatus | None
     is_unread: bool
+    trial: OpenTrial | None = None
+    promote_dag_id: str | None = None
+
+    @property
+    def derivation(self) -> Derivation:
+        """As relaybox.yaml says it: `next`, once the store has promoted that."""
+        return running(self.route, self.status)
+
+    @property
+    def is_trial_late(self) -> bool:
+        """Whether nobody has promoted or dropped the trial for longer than a run of its DAG waits for an answer."""
+        return self.trial is not None and self.trial.open_seconds > PATIENCE.total_seconds()
 
     @property
     def state(self) -> str:
@@ -98,6 +113,13 @@ class VisibleDerivations:
     unread: tuple[UnreadStore, ...]
 
 
+def running(route: Route, status: DerivationStatus | None) -> Derivation:
+    """The derivation of a route that runs: `next`, once the store has promoted that."""
+    derivation = route.require_derivation()
+    promoted = status is not None and derivation.next is not None and derivation.next.version == status.version
+    return derivation.next if promoted and derivation.next is not None else derivation
+
+
 TAGS = {"unread": "silent", "not begun": "note", "failed": "stuck", "deriving": "busy", "behind": "busy", "up to date": "ok"}
 """The colour of each state."""
 
@@ -110,6 +132,8 @@ def derivations_seen_by(
     subscriptions = {(one.store, one.subscription): one for one in streams.subscriptions}
     statuses = {(status.store, status.derivation.route): status.derivation for status in streams.derivations}
 
+    trials = {(one.store, one.trial.route): one.trial for one in streams.trials}
+
     def dag(dag_id: str) -> DagStatus:
         return DagStatus(dag_id, paused.get(dag_id), last_runs.get(dag_id))
 
@@ -118,8 +142,11 @@ def derivations_seen_by(
         status = statuses.get((store, route.name))
         if status is not None and not rights.may_start(dag_id):
             status = replace(status, reason=None)
-        subscription = subscriptions.get((store, route.derive_subscription))
-        return VisibleDerivation(route, dag(dag_id), status, subscription, store in unread)
+        subscription = subscriptions.get((store, route.derive_subscription_of(running(route, status))))
+        promote = promote_dag_id(route)
+        asks = route.require_derivation().next is not None and rights.may_read_dag(promote)
+        trial = trials.get((store, route.name))
+        return VisibleDerivation(route, dag(dag_id), status, subscription, store in unread, trial, promote if asks else None)
 
     def export(one: Export) -> VisibleExport:
         store = one.store.name

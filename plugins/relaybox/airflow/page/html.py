@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from relaybox.airflow.forms import arrival_stores
 from relaybox.airflow.links import PREFIX
-from relaybox.airflow.naming import confirm_dag_id, derive_dag_id, export_dag_id, transfer_dag_id
+from relaybox.airflow.naming import confirm_dag_id, derive_dag_id, export_dag_id, promote_dag_id, transfer_dag_id
 from relaybox.airflow.page import formatting
 from relaybox.airflow.page.actions import Kind, ReadableRoute, dag_of
 from relaybox.airflow.page.api import MINUTES, Minutes, MovedBy
@@ -263,7 +263,8 @@ async def show_hop_of_dag(
 ) -> Response:
     """The tab of a DAG in Airflow: redirects from a DAG of Relaybox to its hop, or to the derivations and exports."""
     routes = await gathering.routes()
-    rows = {derive_dag_id(route): f"derivation-{route.name}" for route in routes.routes.values() if route.derivation is not None}
+    derived = [route for route in routes.routes.values() if route.derivation is not None]
+    rows = {dag_id(route): f"derivation-{route.name}" for route in derived for dag_id in (derive_dag_id, promote_dag_id)}
     rows |= {export_dag_id(export): f"export-{export.name}" for export in routes.exports.values()}
     if dag in rows and await in_page_thread(rights.may_read_dag, dag):
         return RedirectResponse(f"{base_of(request)}/derivations#{quote(rows[dag], safe='')}", status.HTTP_303_SEE_OTHER)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.log_events import warn
-from relaybox.monitoring.derivations import DerivationStatus, read_derivations
+from relaybox.monitoring.derivations import DerivationStatus, OpenTrial, read_derivations, read_open_trials
 from relaybox.monitoring.finding import Finding
 from relaybox.monitoring.store_findings import find_dead_letters, find_held, next_step_after, plain_words
 from relaybox.stores.connections import grant_role_to, lacks_right
@@ -81,6 +81,7 @@ class AllStreams:
     subscriptions: Sequence[SubscriptionStatus]
     dead_letters: Sequence[DeadLetter]
     derivations: Sequence[StoreDerivation]
+    trials: Sequence[StoreTrial]
     unread: Sequence[UnreadStore]
 
     @classmethod
@@ -93,6 +94,7 @@ class AllStreams:
             subscriptions=[one for answer in answers for one in answer.subscriptions],
             dead_letters=[dead_letter for answer in answers for dead_letter in answer.dead_letters],
             derivations=[one for answer in answers for one in answer.derivations],
+            trials=[one for answer in answers for one in answer.trials],
             unread=[UnreadStore.of(store, answer) for store, answer in said.items() if not isinstance(answer, StoreStreams)],
         )
 
@@ -131,6 +133,14 @@ class StoreDerivation:
 
 
 @dataclass(frozen=True)
+class StoreTrial:
+    """An open trial, and the store where it is."""
+
+    store: str
+    trial: OpenTrial
+
+
+@dataclass(frozen=True)
 class StoreStreams:
     """What one store said of all its streams, and of the derivations that read them."""
 
@@ -138,6 +148,7 @@ class StoreStreams:
     subscriptions: Sequence[SubscriptionStatus]
     dead_letters: Sequence[DeadLetter]
     derivations: Sequence[StoreDerivation] = ()
+    trials: Sequence[StoreTrial] = ()
 
 
 def read_store_streams(routes: Routes, store: Store) -> StoreStreams | errors.RelayboxError:
@@ -148,7 +159,8 @@ def read_store_streams(routes: Routes, store: Store) -> StoreStreams | errors.Re
             dead_letters = list_dead_letters(store, limit=SHOWN_LETTERS, payload_characters=PREVIEW_CHARACTERS + 1)
             derived = [route.name for route in routes.routes.values() if route.derivation is not None and route.path[0] == store]
             derivations = [StoreDerivation(store.name, one) for one in read_derivations(session, derived)] if derived else []
-            return StoreStreams(holdbacks, list_subscriptions(store), dead_letters, derivations)
+            trials = [StoreTrial(store.name, one) for one in read_open_trials(session, derived)] if derived else []
+            return StoreStreams(holdbacks, list_subscriptions(store), dead_letters, derivations, trials)
     except errors.RelayboxError as error:
         if not isinstance(error, errors.StoreUnreachable):
             warn("streams_not_read", store=store.name, error=error)
