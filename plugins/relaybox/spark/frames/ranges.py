@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
 from relaybox.errors import Detached, HistoryLost, NoLongerKept
+from relaybox.spark.frames.logins import login_of
 from relaybox.stores.connections import connect
 from relaybox.stores.sessions import StoreSession
 
@@ -115,5 +117,7 @@ def _range(session: StoreSession, stream: str, start: str, through: str | None) 
     return session.row(PinnedRange, _RANGE, stream, start, through)
 
 
-def _session(store: str, doing: str) -> closing[StoreSession]:
-    return closing(StoreSession(connect(store, application_name="relaybox frame"), store, doing))
+@contextmanager
+def _session(store: str, doing: str) -> Iterator[StoreSession]:
+    with login_of(store), closing(StoreSession(connect(store, application_name="relaybox frame"), store, doing)) as session:
+        yield session
