@@ -9,8 +9,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
+from relaybox.errors import ConfigurationError
 from relaybox.spark.frames.columns import COLUMNS
+from relaybox.spark.frames.payloads import parse_payload
 from tests.spark.frames import serve, service_file
 from tests.support.backups import Backups
 from tests.support.streams import STORE, STREAM, deliver
@@ -199,3 +202,32 @@ def test_a_login_reads_what_it_may(frames: SparkSession, flights: World) -> None
     finally:
         flights.query(STORE, f"drop owned by {role}")
         flights.query(STORE, f"drop role {role}")
+
+
+def test_a_payload_is_parsed_in_the_stage_that_reads_it(frames: SparkSession, flights: World) -> None:
+    """One scan, no exchange; of a payload that does not fit, its fields are null, or the query stops and names the stream position."""
+    flights.send('{"flight": 7, "delay": -3, "more": [1]}', '{"flight": 8}', '{"flight": "nine", "delay": 2}', "no json")
+    flights.query("airline", "insert into relaybox.outbox (topic, sender, payload_bytes) values ('flights', 'UA', '\\x00')")
+    flights.transfer(flights.first_hop)
+    frame = reading(frames)
+    schema = "flight int, delay int"
+    parsed = parse_payload(frame, schema).select("stream_position", "payload.*")
+    assert [tuple(row) for row in parsed.orderBy("stream_position").collect()] == [
+        (1, 7, -3), (2, 8, None), (3, None, 2), (4, None, None), (5, None, None)
+    ]  # fmt: skip
+    for mode in ("permissive", "failfast"):
+        plan = parse_payload(frame, schema, mode=mode)._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001
+        assert (plan.count("BatchScan"), plan.count("Exchange"), plan.count("from_json")) == (1, 0, 1), plan
+    good = parse_payload(reading(frames, through=2), StructType.fromDDL(schema), mode="failfast")
+    assert [tuple(row) for row in good.select("payload.*").collect()] == [(7, -3), (8, None)]
+    for start, told in ((1, 3), (4, 4)):
+        failing = parse_payload(reading(frames, start=start), schema, mode="failfast").select("payload.delay")
+        with pytest.raises(
+            PySparkException, match=f"the payload at stream position {told} is not of the schema flight int, delay int"
+        ):
+            failing.collect()
+    assert parse_payload(reading(frames, start=5), schema, mode="failfast").select("payload").collect() == [(None,)]
+    for wrong, says in ((("payload", "fast"), "has no mode 'fast'"), (("payload", "failfast"), "needs column stream_position")):
+        column, mode = wrong
+        with pytest.raises(ConfigurationError, match=says):
+            parse_payload(frame.select(column), schema, mode=mode)
