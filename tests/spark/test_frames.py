@@ -7,43 +7,16 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from relaybox.errors import ConfigurationError
-from relaybox.spark.frames.columns import COLUMNS
 from relaybox.spark.frames.payloads import parse_payload
-from tests.spark.frames import serve, service_file
+from tests.spark.frames import ODD, positions, reading, serve, service_file, stored
 from tests.support.backups import Backups
 from tests.support.streams import STORE, STREAM, deliver
 from tests.support.world import World
-
-ODD = """
-insert into relaybox.outbox (topic, sender, key, headers, payload, payload_bytes, clock) values
-('flights', 'UA', null, null, '', null, null),
-('flights', 'UA.1', '', '{"b": [1.00, null, "\\u00e9"], "a": {"n": 123456789012345678901234567890.10}}', e'a,b\\t"q"\\n\\\\N\\x7f 😀', null, null),
-('flights', 'DL', 'it''s', '{}', null, decode('00ff0a5c2e00', 'hex'), '{"UA": 7}'),
-('flights', 'DL', e'back\\\\slash', '{"ä": null}', 'NULL', null, '{}'),
-('flights', 'DL', 'k', null, repeat('long ', 300000), null, null)
-"""
-"""Messages that a careless conversion changes."""
-
-SELECTED = ", ".join(f"{column.sql} as {name}" for name, column in COLUMNS.items())
-
-
-def reading(frames: SparkSession, **options: object) -> DataFrame:
-    reader = frames.read.format("relaybox").option("store", STORE).option("stream", STREAM)
-    return reader.options(**{name: str(value) for name, value in options.items()}).load()
-
-
-def positions(frame: DataFrame) -> list[int]:
-    return sorted(row.stream_position for row in frame.select("stream_position").collect())
-
-
-def stored(world: World) -> list[tuple[Any, ...]]:
-    query = f"select {SELECTED} from relaybox.read_stream('{STREAM}', 0, 100000) order by stream_position"
-    return [tuple(bytes(one) if isinstance(one, memoryview) else one for one in row) for row in world.query(STORE, query)]
 
 
 @pytest.mark.parametrize("partition_messages", [1, 3, 1000])

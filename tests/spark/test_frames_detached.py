@@ -24,9 +24,7 @@ from relaybox.spark.archive import SparkArchive
 from relaybox.spark.frames.arrow_copy import read_messages
 from relaybox.spark.frames.columns import SCHEMA
 from relaybox.spark.tasks import ContextSession
-from tests.spark.frames import serve
-from tests.spark.test_frames import ODD, positions, reading, stored
-from tests.spark.test_frames_stream import Batch, noting, run
+from tests.spark.frames import ODD, Batch, noting, positions, reading, run, serve, stored
 from tests.support.object_store import BUCKET, running_object_store
 from tests.support.streams import STORE, STREAM
 from tests.support.world import STORES, World
