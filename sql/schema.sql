@@ -1177,6 +1177,7 @@ CREATE TABLE relaybox_internal.detached_segment (
     moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     moved_by text NOT NULL,
     removed_at timestamp with time zone,
+    files jsonb,
     CONSTRAINT detached_segment_not_empty CHECK (((last > first) AND (row_count > 0))),
     CONSTRAINT detached_state_is_known CHECK ((state = ANY (ARRAY['detaching'::text, 'detached'::text, 'attached'::text, 'released'::text]))),
     CONSTRAINT needed_files_are_not_removed CHECK (((removed_at IS NULL) OR (state = ANY (ARRAY['attached'::text, 'released'::text]))))
@@ -1193,6 +1194,8 @@ COMMENT ON COLUMN relaybox_internal.detached_segment.strays IS 'Directories of a
 COMMENT ON COLUMN relaybox_internal.detached_segment.hash_sum IS 'Sum of the hashes of the rows. With row_count it verifies that the files have the same rows.';
 
 COMMENT ON COLUMN relaybox_internal.detached_segment.moved_at IS 'When the segment came into its state.';
+
+COMMENT ON COLUMN relaybox_internal.detached_segment.files IS 'Name, size in bytes, row count, first and last log position of each file, when they were verified. Null: detached by an earlier version.';
 
 ALTER TABLE ONLY relaybox_internal.detached_segment
     ADD CONSTRAINT detached_segment_pkey PRIMARY KEY (log_id, first);

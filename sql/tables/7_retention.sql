@@ -34,6 +34,7 @@ create table relaybox_internal.detached_segment (
     moved_at timestamptz not null default clock_timestamp(),
     moved_by text not null,
     removed_at timestamptz,
+    files jsonb,
     constraint detached_segment_pkey primary key (log_id, first),
     constraint detached_state_is_known check (
         state in ('detaching', 'detached', 'attached', 'released')
@@ -56,3 +57,6 @@ comment on column relaybox_internal.detached_segment.hash_sum is
 'Sum of the hashes of the rows. With row_count it verifies that the files have the same rows.';
 comment on column relaybox_internal.detached_segment.moved_at is
 'When the segment came into its state.';
+comment on column relaybox_internal.detached_segment.files is
+'Name, size in bytes, row count, first and last log position of each file, when they were verified. '
+'Null: detached by an earlier version.';

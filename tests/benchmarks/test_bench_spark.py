@@ -27,7 +27,7 @@ def test_every_contestant_reads_or_writes_every_message_in_every_round(tmp_path:
     document = json.loads((tmp_path / "bench.json").read_text())
     assert {(turn["contestant"], turn["round"]) for turn in document["turns"]} == {(name, n) for name in TITLES for n in (1, 2)}
     assert set(document["rates"]) == {
-        "frame/jdbc", "frame/hop", "write/append", "write/copy", "derive/hop", "export/parquet",
+        "frame/jdbc", "frame_sum/jdbc_sum", "frame_count/jdbc_count", "frame/hop", "write/append", "write/copy", "derive/hop", "export/parquet",
     }  # fmt: skip
     for turn in document["turns"]:
         parts = [turn[f"{part}_cpu_seconds"] for part in ("stores", "jvm", "python")]

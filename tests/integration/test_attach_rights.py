@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from relaybox import errors
-from relaybox.retention.detaching import DetachPart, attach_segments
+from relaybox.retention.detaching import DetachedFile, DetachPart, attach_segments
 from relaybox.stores.log_rows import RowsDigest
 from relaybox.stores.migrations import read_migrations
 from relaybox.stores.schema import ROLES, initialise_store
@@ -49,6 +49,9 @@ class SavedRows:
         raise NotImplementedError
 
     def digest(self, directory: str) -> RowsDigest:
+        raise NotImplementedError
+
+    def list_files(self, directory: str) -> list[DetachedFile]:
         raise NotImplementedError
 
     def remove(self, directory: str) -> None:

@@ -34,6 +34,9 @@ CONSUMER_CALLS = (
     "select relaybox.subscribe('victims', 'flights')",
     "select count(*) from relaybox.read_stream('flights', 0, 5)",
     "select count(*) from relaybox.stream_range('flights')",
+    "select count(*) from relaybox.stream_range_with_files('flights')",
+    "select count(*) from relaybox.read_detached('flights', 0, 5)",
+    "select count(*) from relaybox.detached_files('flights', '/files')",
     "select count(*) from relaybox.read_log('flights/1', 0, 5)",
 )
 SENDER_CALLS = ("select relaybox.new_epoch('victim')", "select relaybox.declare_sender('victim', 'sparse')")
@@ -103,7 +106,9 @@ def test_a_foreign_key_lends_no_rights_of_a_consumer(world: World, switch: str) 
         state = "select done_stream_position, fetched_stream_position from relaybox_internal.lane_cursors"
         before = world.query(STORE, state)
         answers = {call: called_in_the_victims_session(STORE, call) for call in CONSUMER_CALLS}
-        reading = {call for call in CONSUMER_CALLS if re.search("read_|stream_range", call) and switch != "bind_topics"}
+        reading = {
+            call for call in CONSUMER_CALLS if re.search("read_|stream_range|detached_files", call) and switch != "bind_topics"
+        }
         assert {call for call, (code, _) in answers.items() if code != "42501"} == reading
         assert all("is not for triggers" in said for code, said in answers.values() if code == "42501")
         assert world.query(STORE, state) == before

@@ -37,7 +37,8 @@ OF_ARRIVING = """
     trace_arrival({hop}, 1, 1, 1); held_senders('flights'); sender_gap('flights', 'pump'); check_decisions('flights');
     check_stream('flights'); stream_digests('flights', 1, 1000000); repeated_messages(1, 1000000);
     count_fates('flights', 1, 1000000, '{{}}'); last_stream_position_through(1, 1, 3); first_position_after(1, 1, 2); log_position_at(1, 2); message_at(1, 2); stream_positions_between(1, 'earliest', 'latest'); read_stream('flights', 0, 100);
-    stream_range('flights', 'earliest', 'latest'); read_log({hop}, 0, 100); hops_fingerprint(1); unmet_causes(1, 1, 2); is_skipped(1, 1, 2); durable_arrival(1)
+    stream_range('flights', 'earliest', 'latest'); stream_range_with_files('flights', 'earliest', 'latest');
+    read_detached('flights', 0, 100); detached_files('flights', '/files'); read_log({hop}, 0, 100); hops_fingerprint(1); unmet_causes(1, 1, 2); is_skipped(1, 1, 2); durable_arrival(1)
 """
 ASKED = {
     "airline": OF_SENDING.format(hop="'flights/1'"),

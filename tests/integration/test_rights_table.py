@@ -113,6 +113,7 @@ RIGHTS: Mapping[str, str] = {
     "read payloads of the logs": "select payload from relaybox.inbox",
     "read a stream": "select * from relaybox.read_stream('flights', 0, 10)",
     "pin a range of a stream (`stream_range`)": "select * from relaybox.stream_range('flights')",
+    "find the files of detached messages": "select count(*) from relaybox.read_detached('flights', 0), relaybox.detached_files('flights', '')",
     "read a log": "select * from relaybox.read_log('flights/1', 0, 10)",
     "read payloads of dead letters": "select payload from relaybox.dead_letters",
     "see trials of a derivation": "select * from relaybox_internal.derivation_trial, relaybox_internal.derivation_trial_attempt",

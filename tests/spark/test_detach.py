@@ -21,6 +21,7 @@ from relaybox.failpoints import DETACH_FAILPOINTS
 from relaybox.monitoring.message_trace import HopStage, trace_message
 from relaybox.monitoring.overview import read_overview
 from relaybox.retention.detaching import (
+    DetachedFile,
     DetachPart,
     StoreDetached,
     attach_segments,
@@ -372,6 +373,9 @@ class Interrupted:
         found = self.archive.digest(directory)
         self.meanwhile()
         return found
+
+    def list_files(self, directory: str) -> list[DetachedFile]:
+        return self.archive.list_files(directory)
 
     def copy_back(self, part: DetachPart) -> None:
         self.archive.copy_back(part)

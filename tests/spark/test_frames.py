@@ -7,40 +7,16 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
-from relaybox.spark.frames.columns import COLUMNS
-from tests.spark.frames import serve, service_file
+from relaybox.errors import ConfigurationError
+from relaybox.spark.frames.payloads import parse_payload
+from tests.spark.frames import ODD, positions, reading, serve, service_file, stored
 from tests.support.backups import Backups
 from tests.support.streams import STORE, STREAM, deliver
 from tests.support.world import World
-
-ODD = """
-insert into relaybox.outbox (topic, sender, key, headers, payload, payload_bytes, clock) values
-('flights', 'UA', null, null, '', null, null),
-('flights', 'UA.1', '', '{"b": [1.00, null, "\\u00e9"], "a": {"n": 123456789012345678901234567890.10}}', e'a,b\\t"q"\\n\\\\N\\x7f 😀', null, null),
-('flights', 'DL', 'it''s', '{}', null, decode('00ff0a5c2e00', 'hex'), '{"UA": 7}'),
-('flights', 'DL', e'back\\\\slash', '{"ä": null}', 'NULL', null, '{}'),
-('flights', 'DL', 'k', null, repeat('long ', 300000), null, null)
-"""
-"""Messages that a careless conversion changes."""
-
-SELECTED = ", ".join(f"{column.sql} as {name}" for name, column in COLUMNS.items())
-
-
-def reading(frames: SparkSession, **options: object) -> DataFrame:
-    reader = frames.read.format("relaybox").option("store", STORE).option("stream", STREAM)
-    return reader.options(**{name: str(value) for name, value in options.items()}).load()
-
-
-def positions(frame: DataFrame) -> list[int]:
-    return sorted(row.stream_position for row in frame.select("stream_position").collect())
-
-
-def stored(world: World) -> list[tuple[Any, ...]]:
-    query = f"select {SELECTED} from relaybox.read_stream('{STREAM}', 0, 100000) order by stream_position"
-    return [tuple(bytes(one) if isinstance(one, memoryview) else one for one in row) for row in world.query(STORE, query)]
 
 
 @pytest.mark.parametrize("partition_messages", [1, 3, 1000])
@@ -199,3 +175,32 @@ def test_a_login_reads_what_it_may(frames: SparkSession, flights: World) -> None
     finally:
         flights.query(STORE, f"drop owned by {role}")
         flights.query(STORE, f"drop role {role}")
+
+
+def test_a_payload_is_parsed_in_the_stage_that_reads_it(frames: SparkSession, flights: World) -> None:
+    """One scan, no exchange; of a payload that does not fit, its fields are null, or the query stops and names the stream position."""
+    flights.send('{"flight": 7, "delay": -3, "more": [1]}', '{"flight": 8}', '{"flight": "nine", "delay": 2}', "no json")
+    flights.query("airline", "insert into relaybox.outbox (topic, sender, payload_bytes) values ('flights', 'UA', '\\x00')")
+    flights.transfer(flights.first_hop)
+    frame = reading(frames)
+    schema = "flight int, delay int"
+    parsed = parse_payload(frame, schema).select("stream_position", "payload.*")
+    assert [tuple(row) for row in parsed.orderBy("stream_position").collect()] == [
+        (1, 7, -3), (2, 8, None), (3, None, 2), (4, None, None), (5, None, None)
+    ]  # fmt: skip
+    for mode in ("permissive", "failfast"):
+        plan = parse_payload(frame, schema, mode=mode)._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001
+        assert (plan.count("BatchScan"), plan.count("Exchange"), plan.count("from_json")) == (1, 0, 1), plan
+    good = parse_payload(reading(frames, through=2), StructType.fromDDL(schema), mode="failfast")
+    assert [tuple(row) for row in good.select("payload.*").collect()] == [(7, -3), (8, None)]
+    for start, told in ((1, 3), (4, 4)):
+        failing = parse_payload(reading(frames, start=start), schema, mode="failfast").select("payload.delay")
+        with pytest.raises(
+            PySparkException, match=f"the payload at stream position {told} is not of the schema flight int, delay int"
+        ):
+            failing.collect()
+    assert parse_payload(reading(frames, start=5), schema, mode="failfast").select("payload").collect() == [(None,)]
+    for wrong, says in ((("payload", "fast"), "has no mode 'fast'"), (("payload", "failfast"), "needs column stream_position")):
+        column, mode = wrong
+        with pytest.raises(ConfigurationError, match=says):
+            parse_payload(frame.select(column), schema, mode=mode)

@@ -2,52 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
-from tests.spark.frames import serve
+from tests.spark.frames import Batch, noting, run, serve
 from tests.support.backups import Backups
-from tests.support.patience import patience
 from tests.support.streams import STORE, STREAM, deliver
 from tests.support.world import World
-
-END_SECONDS = 120
-
-
-class Batch(NamedTuple):
-    """A micro-batch as a query saw it."""
-
-    number: int
-    first: int
-    last: int
-    count: int
-
-
-def run(spark: SparkSession, checkpoint: Path, sink: Callable[[DataFrame, int], None], **options: object) -> None:
-    """Reads what is there, through the checkpoint of the query."""
-    source = spark.readStream.format("relaybox").options(
-        store=STORE, stream=STREAM, **{name: str(value) for name, value in options.items()}
-    )
-    writer = source.load().writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    assert writer.start().awaitTermination(int(patience(END_SECONDS)))
-
-
-def noting(batches: list[Batch], *, fails_at: int | None = None) -> Callable[[DataFrame, int], None]:
-    """A sink that notes each micro-batch, and fails after one of them."""
-
-    def note(frame: DataFrame, number: int) -> None:
-        (row,) = frame.agg(f.min("stream_position"), f.max("stream_position"), f.count("*")).collect()
-        batches.append(Batch(number, *row))
-        if number == fails_at:
-            raise RuntimeError("the sink fails")
-
-    return note
 
 
 def test_a_query_that_is_started_again_reads_exactly_the_rest(frames: SparkSession, flights: World, tmp_path: Path) -> None:

@@ -56,6 +56,13 @@ def service_file_by_need(stores: Iterable[Store], read: ReadCredentials) -> Iter
         yield path
 
 
+@contextmanager
+def service_file_of(service: str, section: Mapping[str, str]) -> Iterator[Path]:
+    """The same for one service, whose parameters the caller has just read."""
+    with _renewed_file({service: service}, {service: section}, read_credentials) as path:
+        yield path
+
+
 def _connections(stores: Iterable[Store]) -> dict[str, str]:
     return {store.service: store.connection for store in stores}
 

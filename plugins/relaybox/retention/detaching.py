@@ -8,10 +8,11 @@ and why it needs no other lock, is docs/decisions/0008-detached-segments.md. Eac
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from relaybox import errors
@@ -41,6 +42,24 @@ class DetachPart:
     directory: str
 
 
+@dataclass(frozen=True)
+class DetachedFile:
+    """A file of a detached segment, as the ledger has it.
+
+    Attributes:
+        name: in its directory.
+        size_bytes: of the whole file.
+        row_count: of its rows.
+        first, last: its lowest and its highest log position.
+    """
+
+    name: str
+    size_bytes: int
+    row_count: int
+    first: int
+    last: int
+
+
 class SegmentArchive(Protocol):
     """Writes and reads the files of detached segments. Every method may be called again with the same arguments.
 
@@ -54,6 +73,9 @@ class SegmentArchive(Protocol):
 
     def digest(self, directory: str) -> RowsDigest:
         """Reads all files of a directory: what relaybox_internal.log_digest would say of the rows in them."""
+
+    def list_files(self, directory: str) -> list[DetachedFile]:
+        """The files of a directory that have rows, in the order of their log positions."""
 
     def copy_back(self, part: DetachPart) -> None:
         """Copies all rows of the directory into the table; commits."""
@@ -324,6 +346,10 @@ def _write_checked(archive: SegmentArchive, session: StoreSession, store: Store,
             f"the store has {line.row_count} rows with hash sum {line.hash_sum}. The segment stays where it is.",
             next_step="Every executor of Spark must see the same files under detach_to.",
         )
+    files = [asdict(file) for file in archive.list_files(part.directory)]
+    session.execute(
+        "update relaybox_internal.detached_segment set files = %s where directory = %s", json.dumps(files), line.directory
+    )
     session.reach("detach.checked")
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from psycopg2 import sql
 
 from relaybox import errors
+from relaybox.retention.detaching import DetachedFile
 from relaybox.spark.failures import SPARK_ERRORS, failure_line
 from relaybox.stores.connections import connect, translate
 from relaybox.stores.log_rows import (
@@ -77,6 +78,9 @@ _SPARK_SCHEMA = ", ".join(f"`{name}` {_SPARK_TYPES[oid]}" for name, oid in LOG_C
 
 _OLD_POSITION = "position"
 
+_COUNTS = {"max(size)": "size_bytes", "count(1)": "row_count", "min(first)": "first", "max(last)": "last"}
+"""Of the rows of a file, as Spark names them."""
+
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -106,6 +110,14 @@ class SparkArchive:
         with _files("reading", directory), self._session.described(f"reading {directory} back"):
             sums = self._read(directory).mapInArrow(_digest, "row_count bigint, hash_sum string").collect()
         return sum((RowsDigest(row.row_count, int(row.hash_sum)) for row in sums), RowsDigest())
+
+    def list_files(self, directory: str) -> list[DetachedFile]:
+        columns = ("_metadata.file_name as name", "_metadata.file_size as size", "log_position as first", "log_position as last")
+        with _files("reading", directory), self._session.described(f"listing {directory}"):
+            rows = self._dataframes.read.schema(_SPARK_SCHEMA).parquet(directory).selectExpr(*columns)
+            counts = rows.groupBy("name").agg({"size": "max", "*": "count", "first": "min", "last": "max"})
+            found = counts.toDF("name", *(_COUNTS[name] for name in counts.columns[1:])).collect()
+        return sorted((DetachedFile(**row.asDict()) for row in found), key=lambda file: file.first)
 
     def copy_back(self, part: DetachPart) -> None:
         with _files("reading", part.directory), self._session.described(f"attaching {part.table}"):

@@ -11,13 +11,25 @@ def service_file_path() -> Path:
     return Path(os.environ.get("PGSERVICEFILE") or Path.home() / ".pg_service.conf")
 
 
+def has_section(service: str) -> bool:
+    """Whether the file has the service. libpq looks into a file of the machine too, where the file of this user has it not."""
+    try:
+        return _has_section(service, service_file_path().read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return False
+
+
 def correct_service(service: str) -> str:
     """What to do where libpq could not use a service: as the file says, not as libpq words it."""
     path = service_file_path()
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "Set PGSERVICEFILE to the path of the service file, as this user may read it (default ~/.pg_service.conf)."
-    if f"[{service}]" not in (line.strip() for line in lines):
+    if not _has_section(service, text):
         return f"Add a section [{service}] to the file that PGSERVICEFILE names (default ~/.pg_service.conf)."
     return f"Correct section [{service}] of the service file: each line is parameter=value, as libpq knows the parameter."
+
+
+def _has_section(service: str, text: str) -> bool:
+    return f"[{service}]" in (line.strip() for line in text.splitlines())

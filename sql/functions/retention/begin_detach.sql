@@ -47,7 +47,7 @@ begin
         row_count = excluded.row_count, hash_sum = excluded.hash_sum,
         needed_by = excluded.needed_by, begun_at = clock_timestamp(),
         begun_by = excluded.begun_by, moved_at = clock_timestamp(),
-        moved_by = excluded.moved_by, removed_at = null
+        moved_by = excluded.moved_by, removed_at = null, files = null
     where d.state <> 'detached'
     returning d.*;
 end

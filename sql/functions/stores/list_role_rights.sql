@@ -102,13 +102,14 @@ function_rights (grantee, names) as (
         'next_indexes', 'record_partition', 'record_put', 'sender_epoch'
     ]),
     ('relaybox_consumer', array[
-        'ack', 'ack_query', 'begin_query', 'cancel_replay', 'drop_dead_letter', 'fetch',
-        'fetch_one_at_a_time', 'lag', 'my_quota', 'nack', 'read_log', 'read_stream', 'redrive',
-        'release', 'replay', 'stream_range', 'subscribe', 'unsubscribe'
+        'ack', 'ack_query', 'begin_query', 'cancel_replay', 'detached_files', 'drop_dead_letter',
+        'fetch', 'fetch_one_at_a_time', 'lag', 'my_quota', 'nack', 'read_detached', 'read_log',
+        'read_stream', 'redrive', 'release', 'replay', 'stream_range', 'stream_range_with_files',
+        'subscribe', 'unsubscribe'
     ]),
     ('relaybox_reader', array[
-        'count_replay', 'lag', 'my_quota', 'read_log', 'read_stream', 'stream_range',
-        'trace_cause', 'trace_derived'
+        'count_replay', 'detached_files', 'lag', 'my_quota', 'read_detached', 'read_log',
+        'read_stream', 'stream_range', 'stream_range_with_files', 'trace_cause', 'trace_derived'
     ]),
     ('relaybox_viewer', array['count_replay', 'lag', 'my_quota', 'trace_cause', 'trace_derived']),
     ('relaybox_driver', array[

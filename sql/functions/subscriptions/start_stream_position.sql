@@ -1,29 +1,11 @@
--- The first stream position to read for a start: earliest, latest, a stream position, or a time (of
--- delivery in this store, which never goes back). Raises RB034 for what is no longer kept, RB038
--- for what is detached, RB036 for a start that does not exist or is in the future.
+-- The first stream position to read for a start, of what the store keeps. Raises as
+-- start_in_stream().
 create or replace function relaybox_internal.start_stream_position(
     stream_id_ integer, start text
 )
 returns bigint
-language plpgsql stable
+language sql stable
 as $$
-declare
-    stream relaybox_internal.stream;
-begin
-    perform relaybox_internal.require_length('the start', start, 100);
-    select * into stream from relaybox_internal.stream s where s.stream_id = stream_id_;
-    if start is null then
-        raise exception using errcode = 'RB036',
-            message = format('stream %s: the start is null', stream.stream),
-            hint = 'Give ''earliest'', ''latest'', a stream position such as 1200, '
-                || 'or a time such as 2026-07-01 12:00+00.';
-    end if;
-    return case
-        when start = 'earliest' then stream.first_kept_stream_position
-        when start = 'latest' then stream.last_stream_position + 1
-        when start ~ '^[0-9]{1,18}$'
-            then relaybox_internal.start_at_number(stream, start)
-        else relaybox_internal.start_at_time(stream, start)
-    end;
-end
+    select relaybox_internal.start_in_stream(s, start)
+    from relaybox_internal.stream s where s.stream_id = stream_id_
 $$;

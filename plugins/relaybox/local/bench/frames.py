@@ -1,6 +1,8 @@
 """`relaybox bench spark`: what Spark does with a stream and an outbox, against Spark's JDBC, a hop, a plain COPY and plain pyarrow.
 
-One Spark session and as many partitions for each. The readers decode all columns and write them nowhere (format noop). The writers
+One Spark session and as many partitions for each, with the JVM's defaults, as a user's session has them. JDBC reads the view
+relaybox.inbox, as a consumer may: in parts, with 10,000 rows per fetch. The readers decode all columns and write them nowhere (format
+noop), or sum the lengths of the payloads, or count; the frame is told the column by a schema, which JDBC does not need. The writers
 write the same rows, in one transaction for each partition: into an outbox, and by JDBC into a plain table of the same store; COPY fills
 that table in one transaction, without Spark. A derivation makes one message of each, and an export writes all into a Delta table; pyarrow
 reads the same messages in one process and writes them into one Parquet file.
@@ -31,6 +33,7 @@ from relaybox.local.bench.hop import WARM_UP, bench_spark, describe_environment,
 from relaybox.local.bench.report import show_seconds, spread, write_json
 from relaybox.local.bench.stores import DESTINATION, SOURCE, TOPIC, BenchStores, bench_directory, open_bench_stores
 from relaybox.routes import load_routes
+from relaybox.spark.driver_options import logging_java_option
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,10 +42,15 @@ if TYPE_CHECKING:
     from relaybox.spark.tasks import TaskSession
 
 FRAME, JDBC, HOP, WRITE, APPEND, COPY = "frame", "jdbc", "hop", "write", "append", "copy"
+FRAME_SUM, JDBC_SUM, FRAME_COUNT, JDBC_COUNT = "frame_sum", "jdbc_sum", "frame_count", "jdbc_count"
 DERIVE, EXPORT, PARQUET = "derive", "export", "parquet"
 TITLES = {
     FRAME: "spark.read, format relaybox",
     JDBC: "spark.read, format jdbc",
+    FRAME_SUM: "relaybox, lengths of payloads",
+    JDBC_SUM: "jdbc, lengths of payloads",
+    FRAME_COUNT: "relaybox, count",
+    JDBC_COUNT: "jdbc, count",
     HOP: "a hop that copies them",
     WRITE: "df.write, format relaybox",
     APPEND: "df.write, format jdbc",
@@ -51,7 +59,16 @@ TITLES = {
     EXPORT: "an export into a Delta table",
     PARQUET: "pyarrow into Parquet, without Spark",
 }
-_PAIRS = ((FRAME, JDBC), (FRAME, HOP), (WRITE, APPEND), (WRITE, COPY), (DERIVE, HOP), (EXPORT, PARQUET))
+_PAIRS = (
+    (FRAME, JDBC),
+    (FRAME_SUM, JDBC_SUM),
+    (FRAME_COUNT, JDBC_COUNT),
+    (FRAME, HOP),
+    (WRITE, APPEND),
+    (WRITE, COPY),
+    (DERIVE, HOP),
+    (EXPORT, PARQUET),
+)
 """Whose rate is compared with whose."""
 _JARS = (Path("/usr/share/java/postgresql.jar"),)
 _PACKAGE = "libpostgresql-jdbc-java"
@@ -172,7 +189,7 @@ def run_bench_spark(
         open_bench_stores(directory, {"slice_rows": _PARTITION_MESSAGES}) as stores,
     ):
         log_id = fill_log(stores, messages, console)
-        with bench_spark({"spark.driver.extraClassPath": str(jar)}) as context:
+        with bench_spark(_settings(jar)) as context:
             from pyspark.sql import SparkSession
 
             from relaybox.spark.frames import register
@@ -187,6 +204,10 @@ def run_bench_spark(
             contestants: dict[str, Callable[[], object]] = {
                 FRAME: lambda: _drain(_frame(session, stream)),
                 JDBC: lambda: _drain(_jdbc(session, stores, log_id, messages)),
+                FRAME_SUM: lambda: _sum_lengths(_frame(session, stream, "payload string")),
+                JDBC_SUM: lambda: _sum_lengths(_jdbc(session, stores, log_id, messages)),
+                FRAME_COUNT: lambda: _frame(session, stream, "stream_position bigint").count(),
+                JDBC_COUNT: lambda: _jdbc(session, stores, log_id, messages).count(),
                 HOP: lambda: measure_hop(stores, runner, messages=messages, round_=0),
                 WRITE: lambda: _write(_rows(session, messages)),
                 APPEND: lambda: _append(_rows(session, messages), stores),
@@ -200,6 +221,15 @@ def run_bench_spark(
     _print(report, console)
     write_json(report.as_json(), json_path)
     return report
+
+
+def _settings(jar: Path) -> dict[str, str]:
+    """Of a user's session that reads DataFrames: bench_spark() has those of a session that moves no row in the JVM."""
+    return {
+        "spark.driver.extraClassPath": str(jar),
+        "spark.driver.extraJavaOptions": logging_java_option(),
+        "spark.python.daemon.module": "relaybox.spark.frames.daemon",
+    }
 
 
 def _take_turns(
@@ -218,8 +248,10 @@ def _take_turns(
             before, begun = CpuTimes.read(), time.monotonic()
             measured = contestants[name]()
             seconds = getattr(measured, "seconds", time.monotonic() - begun)
+            looked_at = time.process_time()  # to look through /proc is no work of the contestant
             used = CpuTimes.read().since(before)
-            turn = Turn(name, number, seconds, used.stores, used.jvm, used.python)
+            looking = time.process_time() - looked_at
+            turn = Turn(name, number, seconds, used.stores, used.jvm, used.python - looking)
             progress.advance(task)
             if number != WARM_UP:
                 yield turn
@@ -235,19 +267,25 @@ def _stream_of(stores: BenchStores, log_id: int) -> str:
     return str(stream)
 
 
-def _frame(session: SparkSession, stream: str) -> DataFrame:
+def _sum_lengths(frame: DataFrame) -> None:
+    frame.selectExpr("sum(length(payload))").collect()
+
+
+def _frame(session: SparkSession, stream: str, columns: str | None = None) -> DataFrame:
     options = {"store": DESTINATION, "stream": stream, "partition_messages": str(_PARTITION_MESSAGES)}
-    return session.read.format("relaybox").options(**options).load()
+    reader = session.read.format("relaybox").options(**options)
+    return (reader if columns is None else reader.schema(columns)).load()
 
 
 def _jdbc(session: SparkSession, stores: BenchStores, log_id: int, messages: int) -> DataFrame:
     columns = (
         "log_position as stream_position, topic, sender, key, payload, payload_bytes, headers::text, sent_at, message_id::text, "
-        "epoch, index, clock::text, log_position"
+        "epoch, index, clock::text, hop, log_position"
     )
+    ((hop,),) = stores.query(DESTINATION, "select hop from relaybox_internal.hop_in where log_id = %s", log_id)
     options = {
         **_jdbc_login(stores),
-        "dbtable": f"(select {columns} from relaybox_internal.log where log_id = {log_id}) messages",  # noqa: S608  a number
+        "dbtable": f"(select {columns} from relaybox.inbox where hop = '{hop}') messages",  # noqa: S608  a name of ours
         "fetchsize": "10000",
         "partitionColumn": "log_position",
         "lowerBound": "1",

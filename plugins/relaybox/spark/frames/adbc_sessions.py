@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from relaybox import errors
+from relaybox.spark.frames.logins import login_of
 from relaybox.stores.connections import LINK_PARAMETERS, error_class
 from relaybox.stores.settings import NEWER_SETTINGS
 
@@ -29,6 +30,33 @@ _SET = """
 """
 
 
+class _Database:
+    """What ADBC knows of the types of a store, which costs 30 ms of this process and as many of the store. It holds no session.
+
+    Kept for as long as the process lives: types that Postgres has itself have the same numbers in every store.
+    """
+
+    def __init__(self, uri: str) -> None:
+        import adbc_driver_postgresql  # type: ignore[import-untyped]
+
+        self.handle = adbc_driver_postgresql.connect(uri)
+
+    def close(self) -> None:
+        """What a connection calls when it is closed."""
+
+
+_databases: dict[str, _Database] = {}
+
+
+def _connect(uri: str, *, autocommit: bool) -> Any:
+    from adbc_driver_manager import AdbcConnection, dbapi
+
+    database = _databases.get(uri)
+    if database is None:
+        database = _databases[uri] = _Database(uri)
+    return dbapi.Connection(database, AdbcConnection(database.handle), autocommit=autocommit)  # type: ignore[arg-type]
+
+
 @contextmanager
 def open_cursor(store: str, settings: Mapping[str, str], *, autocommit: bool = True) -> Iterator[Any]:
     """Opens a session with these settings of the server's, search_path among them.
@@ -36,16 +64,15 @@ def open_cursor(store: str, settings: Mapping[str, str], *, autocommit: bool = T
     Without autocommit it is one transaction: nothing lasts that the caller does not commit, and the settings end with it, so that a
     pooler may lend the session of the server to others.
     """
-    from adbc_driver_postgresql import dbapi  # type: ignore[import-untyped]
-
     # libpq takes + for itself, and not for a space
     uri = f"postgresql:///?{urlencode({'service': store, **LINK_PARAMETERS, 'application_name': 'relaybox frame'}, quote_via=quote)}"
-    with dbapi.connect(uri, autocommit=autocommit) as connection, connection.cursor() as cursor:
+    with login_of(store), _connect(uri, autocommit=autocommit) as connection, connection.cursor() as cursor:
         if not autocommit:
             cursor.execute("set transaction isolation level read committed, read write")  # before anything has read
         cursor.execute("select pg_catalog.current_setting('quote_all_identifiers'), session_user")
         quotes, login = cursor.fetchone()
         if quotes == "on":
+            _databases.pop(uri, None)  # it knows no types
             raise errors.StoreUnusable(
                 f"store {store}: quote_all_identifiers is on for login {login}. ADBC, which reads and writes DataFrames, then finds no "
                 "types.",

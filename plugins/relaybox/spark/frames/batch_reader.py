@@ -28,7 +28,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions, columns: StructType) -> None:
         self.options = options
         self.columns = columns
-        pinned = pin_range(options.store, options.stream, options.start, options.through)
+        pinned = pin_range(options.store, options.stream, options.start, options.through, with_files=True)
         self.store_id, self.first, self.last = pinned.store_id, pinned.first_stream_position, pinned.last_stream_position
 
     def partitions(self) -> Sequence[StreamPartition]:
@@ -42,8 +42,7 @@ def read_partition(options: ReadOptions, partition: InputPartition, *, columns: 
     """Runs in a task: the messages of a partition. Retention that removes one of them meanwhile is an error, never fewer rows."""
     if not isinstance(partition, StreamPartition):
         return  # Spark makes one of its own where there is none
-    given = (options.store, options.stream, partition.store_id, partition.first, partition.last)
-    require_range(*given)
+    require_range(options.store, options.stream, partition.store_id, partition.first, partition.last)
     row_count = 0
     for batch in read_messages(
         options.store, options.stream, partition.first, partition.last, columns=columns, only=options.only
@@ -57,5 +56,3 @@ def read_partition(options: ReadOptions, partition: InputPartition, *, columns: 
             f"{partition.first} to {partition.last}. The service leads to servers that differ, or the store went back in time.",
             next_step="Let the service lead to the primary alone, and run the query again.",
         )
-    if partition.first == 1:  # read_stream() takes 0 for the first kept message
-        require_range(*given, after=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+from relaybox.spark.frames.logins import login_of
 from relaybox.stores.connections import connect
 from relaybox.stores.sessions import StoreSession
 
@@ -45,6 +47,11 @@ class QuerySubscription:
             session.value("select relaybox.ack_query(%s, %s, %s)", self.name, self.query, through)
             session.commit_durably("query_ack")
 
-    def _session(self) -> closing[StoreSession]:
-        connection = connect(self.store, application_name="relaybox frame")
-        return closing(StoreSession(connection, self.store, f"acknowledging stream {self.stream} for a query"))
+    @contextmanager
+    def _session(self) -> Iterator[StoreSession]:
+        doing = f"acknowledging stream {self.stream} for a query"
+        with (
+            login_of(self.store),
+            closing(StoreSession(connect(self.store, application_name="relaybox frame"), self.store, doing)) as session,
+        ):
+            yield session

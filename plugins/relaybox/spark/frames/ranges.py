@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
 from relaybox.errors import Detached, HistoryLost, NoLongerKept
+from relaybox.spark.frames.logins import login_of
 from relaybox.stores.connections import connect
 from relaybox.stores.sessions import StoreSession
 
-_RANGE = "select store_id::text, first_stream_position, last_stream_position, newest_stream_position from relaybox.stream_range(%s, %s, %s)"
-
-
+_COLUMNS = "store_id::text, first_stream_position, last_stream_position, newest_stream_position"
+_RANGE = f"select {_COLUMNS} from relaybox.stream_range(%s, %s, %s)"  # noqa: S608  names of ours
+_RANGE_WITH_FILES = f"select {_COLUMNS} from relaybox.stream_range_with_files(%s, %s, %s)"  # noqa: S608  names of ours
 _MESSAGE = "select stream_position, message_id::text from relaybox.read_stream(%s, %s, 1)"
 
 
@@ -42,19 +44,28 @@ class StreamPartition(InputPartition):
     last: int
 
 
-def pin_range(store: str, stream: str, start: str, through: str | None) -> PinnedRange:
+def pin_range(store: str, stream: str, start: str, through: str | None, *, with_files: bool = False) -> PinnedRange:
     """Asks the store which stream positions a range has now. One session, one statement.
+
+    Args:
+        store: the libpq service.
+        stream: the name of the stream.
+        start: earliest, latest, a stream position, or a time of delivery.
+        through: the end, in the same forms; None: the newest message.
+        with_files: detached messages count as kept.
 
     Raises:
         UnknownStream, NoLongerKept, Detached, RequestRefused, TopicNotGranted: the store refuses.
         Transient, Terminal: the store can't be asked.
     """
     with _session(store, f"planning a read of stream {stream}") as session:
-        return _range(session, stream, start, through)
+        return _range(session, _RANGE_WITH_FILES if with_files else _RANGE, stream, start, through)
 
 
-def require_range(store: str, stream: str, store_id: str, first: int, last: int, *, after: bool = False) -> None:
+def require_range(store: str, stream: str, store_id: str, first: int, last: int) -> None:
     """Refuses a store that has not all of these stream positions, or is another store than the one that planned the query.
+
+    Detached messages are kept ones.
 
     Args:
         store: the libpq service.
@@ -62,16 +73,15 @@ def require_range(store: str, stream: str, store_id: str, first: int, last: int,
         store_id: of the store that planned.
         first: the first stream position.
         last: the last one.
-        after: the messages are read already; what is kept now was kept then.
 
     Raises:
         HistoryLost: the store was restored or replaced.
-        NoLongerKept, Detached: retention removed messages of the range.
+        NoLongerKept: retention removed messages of the range.
         Transient, Terminal: as pin_range().
     """
-    doing = f"{'after' if after else 'before'} reading stream positions {first} to {last} of stream {stream}"
+    doing = f"before reading stream positions {first} to {last} of stream {stream}"
     with _session(store, doing) as session:
-        newest = _range(session, stream, "latest", None)
+        newest = _range(session, _RANGE_WITH_FILES, stream, "latest", None)
         where = f"store {store}, stream {stream}"
         if newest.store_id != store_id:
             raise HistoryLost(
@@ -87,7 +97,7 @@ def require_range(store: str, stream: str, store_id: str, first: int, last: int,
                 "position from which its results are to be made again.",
             )
         if first <= last:
-            _range(session, stream, str(first), str(last))
+            _range(session, _RANGE_WITH_FILES, stream, str(first), str(last))
 
 
 def read_message_id(store: str, stream: str, position: int) -> str | None:
@@ -111,9 +121,11 @@ def cut_range(store_id: str, first: int, last: int, messages: int) -> list[Strea
     return [StreamPartition(store_id, start, min(last, start + messages - 1)) for start in range(first, last + 1, messages)]
 
 
-def _range(session: StoreSession, stream: str, start: str, through: str | None) -> PinnedRange:
-    return session.row(PinnedRange, _RANGE, stream, start, through)
+def _range(session: StoreSession, query: str, stream: str, start: str, through: str | None) -> PinnedRange:
+    return session.row(PinnedRange, query, stream, start, through)
 
 
-def _session(store: str, doing: str) -> closing[StoreSession]:
-    return closing(StoreSession(connect(store, application_name="relaybox frame"), store, doing))
+@contextmanager
+def _session(store: str, doing: str) -> Iterator[StoreSession]:
+    with login_of(store), closing(StoreSession(connect(store, application_name="relaybox frame"), store, doing)) as session:
+        yield session

@@ -55,7 +55,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._has_subscription = False
 
     def initialOffset(self) -> Offset:  # type: ignore[override]  # noqa: N802
-        pinned = pin_range(self.options.store, self.options.stream, self.options.start, None)
+        pinned = pin_range(self.options.store, self.options.stream, self.options.start, None, with_files=True)
         first = pinned.first_stream_position
         return {POSITION: first - 1, STORE_ID: pinned.store_id, QUERY: str(uuid.uuid4()), FIRST: first}
 
