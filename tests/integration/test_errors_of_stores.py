@@ -195,7 +195,7 @@ ALLOWED = {
     "local/pgbouncer.py PgBouncer._answers psycopg2.OperationalError": "no connection is the answer: it does not listen yet",
     "airflow/store_watch.py _notified TimeoutError": "no notification came: the answer",
     "airflow/credential_renewal.py Renewals._renew TimeoutError": "becomes the failure that the session is told",
-    "spark/frames/ranges.py read_message_id (NoLongerKept, Detached)": "returns that the store keeps the message no more",
+    "spark/frames/ranges.py pin_message (NoLongerKept, Detached)": "returns that the store keeps the message no more",
     "spark/frames/stream_reader.py  ImportError": "pyspark before 4.2 has no limits of a micro-batch: docs/spark.md says so",
     "spark/lake/delta_table.py DeltaLakeTable.load TableNotFoundError": "there is no table yet: the caller is told so",
     "spark/lake/files.py remove_files suppress(FileNotFoundError)": "another run has removed it: nothing is left to do",

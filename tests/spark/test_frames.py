@@ -147,6 +147,8 @@ def test_a_store_that_went_back_in_time_or_is_another_one_stops_the_query(
     with pytest.raises(PySparkException, match="the stream ends at stream position 10, the query has planned or read through 20"):
         frame.count()
     deliver(flights, 10)
+    with pytest.raises(PySparkException, match=r"stream position 20 has message .* other messages have arrived since"):
+        frame.count()
     flights.query(STORE, "update relaybox_internal.store set store_id = gen_random_uuid()")
     with pytest.raises(PySparkException, match="the query was planned for store"):
         frame.count()

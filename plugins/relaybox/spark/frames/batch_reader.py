@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from relaybox.errors import HistoryLost
 from relaybox.spark.frames.arrow_copy import read_messages
-from relaybox.spark.frames.ranges import StreamPartition, cut_range, pin_range, require_range
+from relaybox.spark.frames.ranges import StreamPartition, cut_range, pin_message, pin_range, require_message, require_range
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]
@@ -30,9 +30,10 @@ class BatchReader(DataSourceReader):
         self.columns = columns
         pinned = pin_range(options.store, options.stream, options.start, options.through, with_files=True)
         self.store_id, self.first, self.last = pinned.store_id, pinned.first_stream_position, pinned.last_stream_position
+        self.pinned = pin_message(options.store, options.stream, self.last)
 
     def partitions(self) -> Sequence[StreamPartition]:
-        return cut_range(self.store_id, self.first, self.last, self.options.partition_messages)
+        return cut_range(self.store_id, self.first, self.last, self.options.partition_messages, pinned=self.pinned)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self.options, partition, columns=self.columns)
@@ -56,3 +57,4 @@ def read_partition(options: ReadOptions, partition: InputPartition, *, columns: 
             f"{partition.first} to {partition.last}. The service leads to servers that differ, or the store went back in time.",
             next_step="Let the service lead to the primary alone, and run the query again.",
         )
+    require_message(options.store, options.stream, partition.pinned)

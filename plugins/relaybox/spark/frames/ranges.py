@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
@@ -20,11 +19,6 @@ _RANGE_WITH_FILES = f"select {_COLUMNS} from relaybox.stream_range_with_files(%s
 _MESSAGE = "select stream_position, message_id::text from relaybox.read_stream(%s, %s, 1)"
 
 
-class _Message(NamedTuple):
-    stream_position: int
-    message_id: str
-
-
 @dataclass(frozen=True)
 class PinnedRange:
     """Stream positions of a store, both ends included; none if last is below first."""
@@ -36,12 +30,25 @@ class PinnedRange:
 
 
 @dataclass(frozen=True)
+class PinnedMessage:
+    """A message that the store had when a query was planned: another history of the store has another one there."""
+
+    stream_position: int
+    message_id: str
+
+
+@dataclass(frozen=True)
 class StreamPartition(InputPartition):
-    """What one task reads: a range of stream positions, both ends included, of the store with this id."""
+    """What one task reads: a range of stream positions, both ends included, of the store with this id.
+
+    Attributes:
+        pinned: the last message of the query, which the store must still have when the task has read; None: it was not kept as a row.
+    """
 
     store_id: str
     first: int
     last: int
+    pinned: PinnedMessage | None = None
 
 
 def pin_range(store: str, stream: str, start: str, through: str | None, *, with_files: bool = False) -> PinnedRange:
@@ -100,8 +107,8 @@ def require_range(store: str, stream: str, store_id: str, first: int, last: int)
             _range(session, _RANGE_WITH_FILES, stream, str(first), str(last))
 
 
-def read_message_id(store: str, stream: str, position: int) -> str | None:
-    """The id of the message at a stream position; None if the store keeps it no more, or there is none. One session, one statement.
+def pin_message(store: str, stream: str, position: int) -> PinnedMessage | None:
+    """The message at a stream position; None if the store does not keep it as a row, or there is none. One session, one statement.
 
     Raises:
         UnknownStream, TopicNotGranted, Transient, Terminal: as pin_range().
@@ -110,15 +117,37 @@ def read_message_id(store: str, stream: str, position: int) -> str | None:
         return None
     with _session(store, f"reading stream position {position} of stream {stream}") as session:
         try:
-            found = session.row_if_any(_Message, _MESSAGE, stream, position - 1)
+            found = session.row_if_any(PinnedMessage, _MESSAGE, stream, position - 1)
         except (NoLongerKept, Detached):
             return None
-    return None if found is None or found.stream_position != position else found.message_id
+    return None if found is None or found.stream_position != position else found
 
 
-def cut_range(store_id: str, first: int, last: int, messages: int) -> list[StreamPartition]:
+def require_message(store: str, stream: str, pinned: PinnedMessage | None) -> None:
+    """Refuses a store that was restored to a time before the pinned message, and has grown past it since.
+
+    Raises:
+        HistoryLost: with both messages.
+        UnknownStream, TopicNotGranted, Transient, Terminal: as pin_range().
+    """
+    if pinned is None:
+        return
+    found = pin_message(store, stream, pinned.stream_position)
+    if found is not None and found != pinned:
+        raise HistoryLost(
+            f"store {store}, stream {stream}: stream position {pinned.stream_position} has message {found.message_id}; the query has read "
+            f"or planned message {pinned.message_id} there. The store went back in time, and other messages have arrived since.",
+            next_step="Find out what was restored (relaybox status). Then make the DataFrame again, or begin the query with a new "
+            "checkpoint, at the stream position from which its results are to be made again.",
+        )
+
+
+def cut_range(
+    store_id: str, first: int, last: int, messages: int, *, pinned: PinnedMessage | None = None
+) -> list[StreamPartition]:
     """Partitions of so many stream positions each, in order."""
-    return [StreamPartition(store_id, start, min(last, start + messages - 1)) for start in range(first, last + 1, messages)]
+    starts = range(first, last + 1, messages)
+    return [StreamPartition(store_id, start, min(last, start + messages - 1), pinned) for start in starts]
 
 
 def _range(session: StoreSession, query: str, stream: str, start: str, through: str | None) -> PinnedRange:

@@ -8,11 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from relaybox.errors import HistoryLost
 from relaybox.spark.frames.batch_reader import read_partition
 from relaybox.spark.frames.options import refuse
 from relaybox.spark.frames.query_subscription import QuerySubscription
-from relaybox.spark.frames.ranges import StreamPartition, cut_range, pin_range, read_message_id, require_range
+from relaybox.spark.frames.ranges import (
+    PinnedMessage,
+    StreamPartition,
+    cut_range,
+    pin_message,
+    pin_range,
+    require_message,
+    require_range,
+)
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -94,7 +101,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for offset in (start, end):
             self._require_message(offset)
         self._acknowledge(end, first - 1)
-        return cut_range(end[STORE_ID], first, last, self.options.partition_messages)
+        return cut_range(end[STORE_ID], first, last, self.options.partition_messages, pinned=_pinned(end))
 
     def commit(self, end: Offset) -> None:
         """The micro-batch that ends there is done."""
@@ -121,19 +128,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         subscription.ack(through)
 
     def _require_message(self, offset: Offset) -> None:
-        """Refuses a store that was restored to a time before the offset, and has grown past it since."""
-        known = offset.get(MESSAGE_ID)
-        found = None if known is None else self._message_at(offset[POSITION])
-        if found is not None and found != known:
-            raise HistoryLost(
-                f"store {self.options.store}, stream {self.options.stream}: stream position {offset[POSITION]} has message {found}; "
-                f"the query has read or planned message {known} there. The store went back in time, and other messages have arrived since.",
-                next_step="Find out what was restored (relaybox status). Then begin the query with a new checkpoint, at the stream "
-                "position from which its results are to be made again.",
-            )
+        require_message(self.options.store, self.options.stream, _pinned(offset))
 
     def _message_at(self, position: int) -> str | None:
-        return read_message_id(self.options.store, self.options.stream, position)
+        found = pin_message(self.options.store, self.options.stream, position)
+        return None if found is None else found.message_id
 
     def _require(self, offset: Offset, first: int, last: int) -> None:
         require_range(self.options.store, self.options.stream, offset[STORE_ID], first, last)
+
+
+def _pinned(offset: Offset) -> PinnedMessage | None:
+    message_id = offset.get(MESSAGE_ID)
+    return None if message_id is None else PinnedMessage(offset[POSITION], message_id)

@@ -11,7 +11,7 @@ from relaybox.errors import HistoryLost, LakeChanged, LakeFailed, RelayboxError,
 from relaybox.failpoints import reach
 from relaybox.log_events import emit, warn
 from relaybox.spark.failures import SPARK_ERRORS, failure_line
-from relaybox.spark.frames.ranges import cut_range, pin_range
+from relaybox.spark.frames.ranges import cut_range, pin_message, pin_range
 from relaybox.spark.lake.attempts import find_dead_attempts, find_older_attempts, new_attempt
 from relaybox.spark.lake.files import list_directories, list_files, remove_directory
 from relaybox.spark.lake.formats import open_table
@@ -103,7 +103,8 @@ def export_stream(export: Export, session: TaskSession, *, progress: Callable[[E
             writing = Writing(
                 export.store.service, export.stream, export.path, attempt.name, export.partition_by, table.splits_empty_keys
             )
-            ranges = cut_range(pinned.store_id, state.position + 1, last, export.file_messages)
+            newest = pin_message(export.store.service, export.stream, last)
+            ranges = cut_range(pinned.store_id, state.position + 1, last, export.file_messages, pinned=newest)
             files = _write(export, session, writing, ranges, table)
             reach("lake.collected", None)
             state = table.commit(attempt, last, files)
