@@ -110,6 +110,13 @@ def test_a_rejected_trial_is_dropped(delays: DerivedWorld) -> None:
     assert run_task(delays, "drop_rejected", pulled) == {"trial_id": 1, "dropped": False}
 
 
+def test_a_rejection_by_a_user_without_a_name_is_a_rejection(delays: DerivedWorld) -> None:
+    try_version(delays)
+    answer = {**REJECTED, "responded_by_user": {"id": "2", "name": ""}}
+    assert run_task(delays, "drop_rejected", {"show": shown(delays), "approve": answer})["dropped"]
+    assert delays.world.value("hub", "select ended_by from relaybox_internal.derivation_trial") == "unknown user"
+
+
 def test_a_rejection_drops_no_other_trial(delays: DerivedWorld) -> None:
     """Not one that began after the question, nor what was shown after it."""
     try_version(delays)

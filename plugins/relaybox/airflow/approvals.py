@@ -23,6 +23,9 @@ PATIENCE = timedelta(days=1)
 """How long an action waits for its approval; no answer rejects it."""
 
 
+UNKNOWN_USER = "unknown user"
+"""Of whom Airflow does not know the name."""
+
 _DIGEST = "digest"
 _ESTIMATED = ("estimated_seconds",)
 """What is shown, but differs from one look at the same store to the next."""
@@ -164,7 +167,7 @@ def approved(context: Context, shown_by: str = SHOW_TASK_ID) -> Approved:
             f"What the task {shown_by} has found is not what was approved: the task was cleared since, or an earlier version of Relaybox "
             "has asked. Nothing was done. Trigger a new run, and approve that one."
         )
-    return Approved(found, _answered_by(answer) or "unknown user")
+    return Approved(found, _answered_by(answer) or UNKNOWN_USER)
 
 
 class Rejected(NamedTuple):
@@ -196,6 +199,9 @@ def _answer(context: Context) -> Mapping[str, Any]:
 
 
 def _answered_by(answer: Mapping[str, Any]) -> str | None:
+    """Returns the user; None: nobody answered in time."""
     user = answer.get("responded_by_user")
+    if user is None:
+        return None
     name = user.get("name") if isinstance(user, Mapping) else getattr(user, "name", None)
-    return None if name is None else str(name)
+    return str(name or UNKNOWN_USER)
