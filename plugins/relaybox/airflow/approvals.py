@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped, TaskAwaitingInput
 from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
 
 from relaybox.airflow.naming import APPROVE_TASK_ID, SHOW_TASK_ID
@@ -59,8 +59,13 @@ class PinnedApprovalOperator(ApprovalOperator):
             raise
 
     def execute_complete(self, context: Context, event: dict[str, Any], digest: str | None = None) -> Any:
-        """Returns the answer, with the digest of what the question showed."""
-        answer = super().execute_complete(context, event)
+        """Returns the answer, with the digest of what the question showed. A rejection skips the next tasks, and is kept all the same."""
+        try:
+            answer = super().execute_complete(context, event)
+        except DownstreamTasksSkipped:  # so Airflow's operator ends after a rejection: without a result
+            kept = {"chosen_options": event["chosen_options"], "responded_by_user": event["responded_by_user"], _DIGEST: digest}
+            context["ti"].xcom_push(key="return_value", value=kept)
+            raise
         return answer and {**answer, _DIGEST: digest}
 
     def _record_question(self, context: Context) -> Any:
