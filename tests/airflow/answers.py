@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import TaskAwaitingInput
+from airflow.sdk.exceptions import DownstreamTasksSkipped, TaskAwaitingInput
 from airflow.sdk.execution_time import task_runner
 
 from relaybox.airflow.approvals import digest_shown
@@ -44,7 +44,17 @@ class Questions:
 
     def approve(self, approve: Any, context: Any, waiting: TaskAwaitingInput, responded_at: Any) -> Any:
         """What the task returns after a person approved."""
-        event = {**APPROVED, "params_input": {}, "responded_at": responded_at}
+        return self._resume(approve, context, waiting, {**APPROVED, "responded_at": responded_at})
+
+    def reject(self, approve: Any, context: Any, waiting: TaskAwaitingInput, responded_at: Any, by: object) -> list[str]:
+        """The tasks that the task skips after a rejection."""
+        answer = {"chosen_options": ["Reject"], "responded_by_user": by, "responded_at": responded_at}
+        with pytest.raises(DownstreamTasksSkipped) as skipped:
+            self._resume(approve, context, waiting, answer)
+        return [str(task) for task in skipped.value.tasks]
+
+    def _resume(self, approve: Any, context: Any, waiting: TaskAwaitingInput, answer: Mapping[str, Any]) -> Any:
+        event = {**answer, "params_input": {}}
         kwargs = {**(waiting.kwargs or {}), "event": event}
         assert isinstance(approve, ApprovalOperator)
         return approve.resume_execution(next_method=waiting.method_name, next_kwargs=kwargs, context=context)

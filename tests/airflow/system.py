@@ -195,7 +195,7 @@ class System:
         """The lines of one attempt, as the UI shows them."""
         path = f"dags/{task['dag_id']}/dagRuns/{quote(task['dag_run_id'])}/taskInstances/{task['task_id']}/logs/{try_number}"
         content = self.client.get(path, full_content=True, map_index=-1)["content"]
-        return "\n".join(entry["event"] if isinstance(entry, dict) else str(entry) for entry in content)
+        return "\n".join(line for entry in content for line in _lines_of(entry))
 
     def account_of(self, dag_id: str, run_id: str) -> str:
         """What Airflow recorded of a run: its tasks, the events of each, and the logs of what failed."""
@@ -207,6 +207,14 @@ class System:
             if task["state"] not in ("success", "skipped"):
                 lines.append(self.task_log(task, task["try_number"]))
         return "\n".join(lines)
+
+
+def _lines_of(entry: Mapping[str, Any] | str) -> list[str]:
+    """An entry of a log, with the exceptions that it tells of."""
+    if isinstance(entry, str):
+        return [entry]
+    raised = entry.get("error_detail") or []
+    return [entry["event"], *(f"{error['exc_type']}: {error['exc_value']}" for error in raised)]
 
 
 @contextmanager

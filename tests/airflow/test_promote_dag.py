@@ -97,6 +97,28 @@ def test_an_approved_trial_is_promoted_and_not_dropped(delays: DerivedWorld, mon
     assert by == "ada, approved by grace"
 
 
+@pytest.mark.parametrize("by", [APPROVED["responded_by_user"], None])
+def test_a_real_rejection_is_known_to_the_task_that_drops(
+    delays: DerivedWorld, monkeypatch: pytest.MonkeyPatch, by: object
+) -> None:
+    """Airflow's operator ends without a result: the answer is kept all the same. None: nobody answered in time."""
+    try_version(delays)
+    pulled = {"show": shown(delays)}
+    questions, asked = Questions(monkeypatch), context(pulled)
+    approve = dag(delays).get_task("approve")
+    approve.render_template_fields(asked)
+    waiting = questions.ask(approve, asked)
+    asked["ti"].map_index = -1
+    asked["ti"].xcom_push = lambda key, value: pulled.update({"approve" if key == "return_value" else key: value})
+    asked["task"] = approve
+    assert questions.reject(approve, asked, waiting, datetime.now(UTC), by) == ["promote"]
+    if by is None:
+        with pytest.raises(AirflowFailException, match="Nobody answered in time: trial 1"):
+            run_task(delays, "drop_rejected", pulled)
+    else:
+        assert run_task(delays, "drop_rejected", pulled) == {"trial_id": 1, "dropped": True}
+
+
 def test_a_rejected_trial_is_dropped(delays: DerivedWorld) -> None:
     """With its messages, once, by whom. It is not promoted, and the present version goes on."""
     try_version(delays)
@@ -108,6 +130,13 @@ def test_a_rejected_trial_is_dropped(delays: DerivedWorld) -> None:
     assert trials(delays) == [(2, "dropped", "rejected; ada had asked for it: better")]
     assert delays.world.value("hub", "select ended_by from relaybox_internal.derivation_trial") == "grace"
     assert run_task(delays, "drop_rejected", pulled) == {"trial_id": 1, "dropped": False}
+
+
+def test_a_rejection_by_a_user_without_a_name_is_a_rejection(delays: DerivedWorld) -> None:
+    try_version(delays)
+    answer = {**REJECTED, "responded_by_user": {"id": "2", "name": ""}}
+    assert run_task(delays, "drop_rejected", {"show": shown(delays), "approve": answer})["dropped"]
+    assert delays.world.value("hub", "select ended_by from relaybox_internal.derivation_trial") == "unknown user"
 
 
 def test_a_rejection_drops_no_other_trial(delays: DerivedWorld) -> None:

@@ -34,6 +34,7 @@ from tests.support.trials import (
     late,
     promote,
     sending,
+    source,
     trial,
     trials,
     tried,
@@ -318,6 +319,32 @@ def test_a_range_that_the_old_version_has_not_derived_is_refused(delays: Derived
         try_all(delays, start="4")
     try_all(delays, start="3")
     assert tried(delays) == ["late m3"]
+
+
+def test_a_run_of_airflow_begins_one_trial(delays: DerivedWorld) -> None:
+    """After a drop it neither begins another one nor goes on with that of another run. It goes on with its own, and with an open one."""
+    deliver(delays.world, 6)
+    derive_all(delays)
+
+    def begin(run: str) -> int:
+        with open_trials(delays.route) as opened:
+            return opened.begin(source(delays), start=None, through=None, begun_by=run, once=True).trial_id
+
+    assert [begin("r1"), begin("r1"), begin("r2")] == [1, 1, 1]
+    with open_trials(delays.route) as opened:
+        opened.begin(source(delays), start=None, through=None, begun_by="r3", once=True)
+        assert opened.begin_attempt(4, "r3") is not None
+    drop(delays)
+    for run in ("r1", "r3"):
+        with pytest.raises(
+            RequestRefused, match=rf"trial 1 of version 2 .* was dropped at .* by test: worse\. This run \({run}\)"
+        ):
+            begin(run)
+    assert begin("r2") == 2, "it has begun none, and worked on none"
+    with pytest.raises(RequestRefused, match="a run begins one trial"):
+        begin("r1")
+    with trial(delays) as opened:
+        assert opened.trial_id == 2, "a command goes on with the open one"
 
 
 def test_a_raised_version_drops_the_trial(delays: DerivedWorld) -> None:

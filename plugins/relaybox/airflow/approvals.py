@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped, TaskAwaitingInput
 from airflow.sdk.execution_time.comms import CreateHITLDetailPayload
 
 from relaybox.airflow.naming import APPROVE_TASK_ID, SHOW_TASK_ID
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 PATIENCE = timedelta(days=1)
 """How long an action waits for its approval; no answer rejects it."""
 
+
+UNKNOWN_USER = "unknown user"
+"""Of whom Airflow does not know the name."""
 
 _DIGEST = "digest"
 _ESTIMATED = ("estimated_seconds",)
@@ -56,8 +59,13 @@ class PinnedApprovalOperator(ApprovalOperator):
             raise
 
     def execute_complete(self, context: Context, event: dict[str, Any], digest: str | None = None) -> Any:
-        """Returns the answer, with the digest of what the question showed."""
-        answer = super().execute_complete(context, event)
+        """Returns the answer, with the digest of what the question showed. A rejection skips the next tasks, and is kept all the same."""
+        try:
+            answer = super().execute_complete(context, event)
+        except DownstreamTasksSkipped:  # so Airflow's operator ends after a rejection: without a result
+            kept = {"chosen_options": event["chosen_options"], "responded_by_user": event["responded_by_user"], _DIGEST: digest}
+            context["ti"].xcom_push(key="return_value", value=kept)
+            raise
         return answer and {**answer, _DIGEST: digest}
 
     def _record_question(self, context: Context) -> Any:
@@ -164,7 +172,7 @@ def approved(context: Context, shown_by: str = SHOW_TASK_ID) -> Approved:
             f"What the task {shown_by} has found is not what was approved: the task was cleared since, or an earlier version of Relaybox "
             "has asked. Nothing was done. Trigger a new run, and approve that one."
         )
-    return Approved(found, _answered_by(answer) or "unknown user")
+    return Approved(found, _answered_by(answer) or UNKNOWN_USER)
 
 
 class Rejected(NamedTuple):
@@ -196,6 +204,9 @@ def _answer(context: Context) -> Mapping[str, Any]:
 
 
 def _answered_by(answer: Mapping[str, Any]) -> str | None:
+    """Returns the user; None: nobody answered in time."""
     user = answer.get("responded_by_user")
+    if user is None:
+        return None
     name = user.get("name") if isinstance(user, Mapping) else getattr(user, "name", None)
-    return None if name is None else str(name)
+    return str(name or UNKNOWN_USER)
