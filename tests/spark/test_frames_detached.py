@@ -23,6 +23,7 @@ from relaybox.retention.segments import retain_store
 from relaybox.spark.archive import SparkArchive
 from relaybox.spark.frames.arrow_copy import read_messages
 from relaybox.spark.frames.columns import SCHEMA
+from relaybox.spark.frames.detached_rows import DetachedRows
 from relaybox.spark.tasks import ContextSession
 from tests.spark.frames import ODD, Batch, noting, positions, reading, run, serve, stored
 from tests.support.object_store import BUCKET, running_object_store
@@ -193,6 +194,25 @@ def test_a_task_that_stands_still_while_messages_are_detached_and_attached_reads
             moved.pop(at)()
     assert moved == {}
     assert found == expected
+
+
+def test_files_that_are_gone_when_a_task_opens_them_are_asked_for_again(
+    detaching: Detaching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has named them, and attached their segments since."""
+    detaching.send(38)
+    assert detaching.detach() == 4
+    take, attached = DetachedRows.take, list[int]()
+
+    def attach_and_take(rows: DetachedRows, log_positions: Any) -> pa.Table:
+        if not attached:
+            attached.append(detaching.attach())
+        return take(rows, log_positions)
+
+    monkeypatch.setattr(DetachedRows, "take", attach_and_take)
+    batches = read_messages(STORE, STREAM, 1, 40, columns=SCHEMA, only={})
+    assert [at for batch in batches for at in batch.column(0).to_pylist()] == list(range(1, 41))
+    assert attached == [4]
 
 
 def test_a_first_message_that_is_detached_before_it_is_read_is_not_passed_over(detaching: Detaching) -> None:
