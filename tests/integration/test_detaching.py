@@ -218,3 +218,41 @@ def test_an_attach_that_begins_while_another_one_ends_goes_on_with_the_next_segm
     assert older is not None
     assert older[0] == 0
     assert attach(logs, 1) == "attached"
+
+
+def test_a_reader_of_files_finds_detached_messages_and_what_files_have_them(logs: World) -> None:
+    """Ranges begin with them, by stream position and by time; a reader of the store alone is refused there. Dropped ones are gone."""
+    ranges = "select first_stream_position, last_stream_position from relaybox.stream_range{}('flights', %s, %s)"
+    located = "select stream_position, log_position, directory, payload from relaybox.read_detached('flights', %s, %s) order by 1"
+    assert logs.query("hub", located, 0, 100) == []
+    assert [detach(logs, 1), detach(logs, 1)] == [0, 10]
+    (first, second) = [
+        row[0] for row in logs.query("hub", "select directory from relaybox_internal.detached_segment order by first")
+    ]
+    expected = [(at, at, first if at < 10 else second, None) for at in range(1, 20)]
+    assert logs.query("hub", located, 0, 100) == expected
+    assert logs.query("hub", located, 7, 4) == expected[7:11]
+    assert logs.query("hub", located, 19, 4) == [], "the store has what comes next"
+    yesterday = logs.value("hub", "select (clock_timestamp() - interval '30 hours')::text")
+    for start, through, found in (
+        ("earliest", None, (1, 30)),
+        ("5", "8", (5, 8)),
+        (yesterday, "20", (1, 20)),
+        ("latest", None, (31, 30)),
+    ):
+        assert logs.query("hub", ranges.format("_with_files"), start, through) == [found]
+    assert logs.query("hub", ranges.format(""), "earliest", None) == [(20, 30)]
+    for start in ("5", yesterday):
+        with pytest.raises(psycopg2.Error) as refused:
+            logs.query("hub", ranges.format(""), start, None)
+        assert refused.value.pgcode == "RB038"
+    files = "select first_position, last_position, row_count, files from relaybox.detached_files('flights', %s)"
+    assert logs.query("hub", files, second) == [(10, 19, 10, None)]
+    assert logs.query("hub", files, "elsewhere") == []
+    logs.query("hub", "select relaybox.unsubscribe('dead')")
+    assert logs.value("hub", "select relaybox_internal.release_detached(1, 'test')") == 2
+    for query, values in ((located, (4, 1)), (ranges.format("_with_files"), ("5", None))):
+        with pytest.raises(psycopg2.Error, match="stream position 5 is no longer kept; the first one is 20") as gone:
+            logs.query("hub", query, *values)
+        assert gone.value.pgcode == "RB034"
+    assert logs.query("hub", ranges.format("_with_files"), "earliest", None) == [(20, 30)]

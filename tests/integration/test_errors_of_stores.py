@@ -213,6 +213,7 @@ ALLOWED = {
     "local/scratch.py make_scratch FileNotFoundError": "the directory was taken for abandoned before it was open: another one is made",
     "stores/credentials.py _ask FileNotFoundError": "no socket is the answer: the owner of the service file renews it",
     "stores/credentials.py _directory OSError": "no directory is the answer: libpq tells what is wrong with the service file",
+    "stores/service_files.py has_section OSError": "a file that can't be read has no section; opening the session tells",
     "stores/service_files.py correct_service OSError": "a file that can't be read is the answer: its next step",
     "stores/pipe.py CopySender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
     "recovery/rebuilding.py _look errors.StoreNotInitialised": "an empty database is what a lost store begins with: it knows of nothing",

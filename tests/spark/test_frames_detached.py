@@ -23,6 +23,7 @@ from relaybox.retention.segments import retain_store
 from relaybox.spark.archive import SparkArchive
 from relaybox.spark.frames.arrow_copy import read_messages
 from relaybox.spark.frames.columns import SCHEMA
+from relaybox.spark.frames.detached_rows import DetachedRows
 from relaybox.spark.tasks import ContextSession
 from tests.spark.frames import ODD, Batch, noting, positions, reading, run, serve, stored
 from tests.support.object_store import BUCKET, running_object_store
@@ -135,6 +136,29 @@ def test_a_query_that_stopped_reads_its_own_detached_messages(frames: SparkSessi
     assert batches == [Batch(0, 1, 10, 10), Batch(1, 11, 40, 30)]
 
 
+def test_the_subscription_of_a_query_goes_on_over_detached_messages(
+    frames: SparkSession, detaching: Detaching, tmp_path: Path
+) -> None:
+    """They were detached because it stopped. A query that begins in detached messages has a subscription from the first kept one on."""
+    detaching.send(8)
+    world, batches = detaching.world, list[Batch]()
+    done = "select done_stream_position from relaybox.subscriptions where subscription = %s"
+    run(frames, tmp_path / "stopped", noting(batches), subscription="stopped")
+    detaching.send(28)
+    assert detaching.detach() == 4
+    run(frames, tmp_path / "stopped", noting(batches), subscription="stopped", max_messages_per_batch=16)
+    assert batches == [Batch(0, 1, 10, 10), Batch(1, 11, 26, 16), Batch(2, 27, 40, 14)]
+    assert world.value(STORE, done, "stopped") == 26
+    detaching.send(2)
+    run(frames, tmp_path / "stopped", noting(batches), subscription="stopped")
+    assert (batches[3:], world.value(STORE, done, "stopped")) == ([Batch(3, 41, 44, 4)], 40)
+    batches.clear()
+    run(frames, tmp_path / "new", noting(batches), subscription="new", max_messages_per_batch=42)
+    assert batches == [Batch(0, 1, 42, 42), Batch(1, 43, 44, 2)]
+    assert world.query(STORE, "select first_stream_position from relaybox.subscriptions where subscription = 'new'") == [(40,)]
+    assert world.value(STORE, done, "new") == 42
+
+
 @pytest.mark.parametrize("partition_messages", [5, 1000])
 def test_a_segment_that_is_detached_between_planning_and_reading_is_read_once(
     frames: SparkSession, detaching: Detaching, partition_messages: int
@@ -170,6 +194,25 @@ def test_a_task_that_stands_still_while_messages_are_detached_and_attached_reads
             moved.pop(at)()
     assert moved == {}
     assert found == expected
+
+
+def test_files_that_are_gone_when_a_task_opens_them_are_asked_for_again(
+    detaching: Detaching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has named them, and attached their segments since."""
+    detaching.send(38)
+    assert detaching.detach() == 4
+    take, attached = DetachedRows.take, list[int]()
+
+    def attach_and_take(rows: DetachedRows, log_positions: Any) -> pa.Table:
+        if not attached:
+            attached.append(detaching.attach())
+        return take(rows, log_positions)
+
+    monkeypatch.setattr(DetachedRows, "take", attach_and_take)
+    batches = read_messages(STORE, STREAM, 1, 40, columns=SCHEMA, only={})
+    assert [at for batch in batches for at in batch.column(0).to_pylist()] == list(range(1, 41))
+    assert attached == [4]
 
 
 def test_a_first_message_that_is_detached_before_it_is_read_is_not_passed_over(detaching: Detaching) -> None:

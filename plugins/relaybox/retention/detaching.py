@@ -339,6 +339,7 @@ def _write_checked(archive: SegmentArchive, session: StoreSession, store: Store,
     part = DetachPart(store.service, line.segment, line.first, line.last, line.directory)
     archive.write(part)
     session.reach("detach.written")
+    files = [asdict(file) for file in archive.list_files(part.directory)]  # before the rows, which are then verified
     found = archive.digest(part.directory)
     if found != RowsDigest(line.row_count, int(line.hash_sum)):
         raise errors.ContentDiffers(
@@ -346,7 +347,6 @@ def _write_checked(archive: SegmentArchive, session: StoreSession, store: Store,
             f"the store has {line.row_count} rows with hash sum {line.hash_sum}. The segment stays where it is.",
             next_step="Every executor of Spark must see the same files under detach_to.",
         )
-    files = [asdict(file) for file in archive.list_files(part.directory)]
     session.execute(
         "update relaybox_internal.detached_segment set files = %s where directory = %s", json.dumps(files), line.directory
     )

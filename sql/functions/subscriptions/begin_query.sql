@@ -1,4 +1,5 @@
--- The subscription of a streaming query, which makes it if the store does not have it. Locks what
+-- The subscription of a streaming query, which makes it if the store does not have it. If the query
+-- begins in detached messages, the subscription begins at the first kept one. Locks what
 -- relaybox.subscribe() locks. Raises RB030 if the name belongs to another query, to a consumer, or
 -- reads another stream, and what subscribe() raises.
 create or replace function relaybox.begin_query(
@@ -19,7 +20,13 @@ begin
     where s.subscription = begin_query.subscription and s.ended_at is null;
     if not found then
         perform relaybox.subscribe(
-            begin_query.subscription, stream_name, begin_query.first_stream_position::text,
+            begin_query.subscription, stream_name, greatest(
+                begin_query.first_stream_position, (
+                    select s.first_kept_stream_position from relaybox_internal.stream s
+                    where s.stream = stream_name
+                        and s.dropped_stream_position < begin_query.first_stream_position
+                )
+            )::text,
             crash_limit => 2147483647 -- a query that is killed says nothing about its messages
         );
         update relaybox_internal.subscription s set query = begin_query.query
