@@ -131,8 +131,9 @@ test-airflow-actions: $(INSTALLED) ## Do everything to a task that Airflow can, 
 	$(BIN)/pytest tests/airflow/actions.py tests/airflow/author_actions.py tests/airflow/init_actions.py $(ARGS)
 
 .PHONY: test-spark
-test-spark: $(INSTALLED) ## Kill Spark's workers, executors and drivers, with 100,000 messages each time
+test-spark: $(INSTALLED) ## Kill Spark's workers, executors and drivers: of hops with 100,000 messages, derivations, frames, queries and exports
 	$(BIN)/python -m tests.faults.spark_cells --messages 100000 --json .faults-spark-cells.json $(ARGS)
+	$(BIN)/python -m tests.faults.data_spark_cells --json .faults-data-cells.json
 
 .PHONY: model
 model: $(INSTALLED) ## Visit every state of a small model of the protocol

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg2
 
 from relaybox.routes import Hop
+from tests.faults import derived
 from tests.faults.cells import FORGET_STORE_IDS, is_first_meeting, killed_before, repair
 from tests.faults.checker import INVARIANTS, Violation, check, read_stores, reliability, unsettled
 from tests.faults.drivers import Outcome, drive, driver
@@ -115,10 +116,11 @@ class _Run:
 
     def through(self, injections: Sequence[Injection]) -> None:
         history, hop = self.site.directory / "history", self.site.hop
-        with Workload(history, self.site.route.hops, seed=self.result.seed) as workload:
+        begins_later = injections[0].failpoint.startswith("derive_version.")
+        with Workload(history, self.site.hops, seed=self.result.seed) as workload:
             self._send(workload, batches=2)
             wait_until(lambda: workload.is_idle, "the first two batches are sent")
-            self._move_everything()
+            self._move_everything(derive=not begins_later)
             for number, injection in enumerate(injections, 1):
                 if number > 1 and hop.downstream:
                     self._take_over(hop.downstream)  # or there would be nothing new to settle
@@ -143,6 +145,8 @@ class _Run:
         fault, hop, to_repair = injection.what, self.site.hop, repair(injection.failpoint)
         if hop.upstream:
             self._take_over(hop.upstream)
+        if self.site.derives:
+            self._take_over(hop.name)
         if self.site.kind == "processed":
             self._acknowledge_less_than_there_is(workload)
         if killed := killed_before(injection.failpoint):
@@ -151,12 +155,13 @@ class _Run:
             _ask(hop.source.name, _ANOTHER_FINGERPRINT)
             self.has_generations = to_repair == "reanchor"
         self._give_news(injection.failpoint, number)
-        mission = self.site.mission(hop.name, proxied=True, repair=to_repair)
+        fails_first = injection.failpoint.startswith("derive_failure.")
+        mission = self.site.mission(self.site.work, proxied=True, repair=to_repair, fails_first=fails_first)
         files = self.site.directory / f"driver_{number}"
         with driver(mission, f"{injection.failpoint}={fault.action}", files) as target:
             if target.wait_for_hit():
                 self.result.hits += 1
-                take_over = partial(self._take_over, hop.name, repairing=to_repair)
+                take_over = partial(self._take_over, self.site.work, repairing=to_repair)
                 fault.inject(Scene(self.site, target, injection.failpoint, take_over))
             else:
                 self.result.problems.append(f"{injection.failpoint} was never reached")
@@ -172,6 +177,8 @@ class _Run:
         hop = self.site.hop
         if failpoint.startswith("senders."):
             _ask(hop.source.name, "select relaybox.declare_sender(%s, 'gapless')", f"declared-{number}")  # news to carry
+        if failpoint.startswith("derive_version.") and number > 1:
+            self.site.raise_version()
         if failpoint.startswith("topics."):
             _ask(hop.destination.name, "select relaybox.subscribe(%s, %s)", f"subscriber-{number}", f"topic-{number}")
         if is_first_meeting(failpoint):
@@ -210,23 +217,26 @@ class _Run:
 
     def _recover(self) -> None:
         healed = time.monotonic()
-        self._take_over(self.site.hop.name)
+        self._take_over(self.site.work)
         self.result.recovery_seconds.append(time.monotonic() - healed)
 
-    def _take_over(self, hop: str, *, repairing: str = "") -> Outcome:
+    def _take_over(self, work: str, *, repairing: str = "") -> Outcome:
         """What the orchestrator does: starts attempts until one succeeds."""
         deadline = Deadline(LIVENESS_SECONDS)
         while True:
-            outcome = drive(self.site.mission(hop, repair=repairing))
+            outcome = drive(self.site.mission(work, repair=repairing))
             self.result.resumed += outcome.resumed_count
             if not outcome.error:
                 return outcome
             assert outcome.is_transient, f"a driver without a fault gave up for good: {outcome.error}"
-            assert not deadline.is_over(), f"not within {deadline}: hop {hop} moves; {outcome.error}"
+            assert not deadline.is_over(), f"not within {deadline}: {work} moves; {outcome.error}"
 
-    def _move_everything(self) -> None:
+    def _move_everything(self, *, derive: bool = True) -> None:
         for hop in self.site.route.hops:
             self._take_over(hop.name)
+        if self.site.derives and derive:
+            for work in (self.site.work, *(hop.name for hop in self.site.hops[len(self.site.route.hops) :])):
+                self._take_over(work)
 
     def _settle_everything(self, workload: Workload) -> None:
         if self.site.kind == "processed":
@@ -248,7 +258,7 @@ class _Run:
         return _ask(hop.destination.name, "select published_position from relaybox_internal.hop_in where hop = %s", hop.name)[0]
 
     def _wait_for_consumers(self, workload: Workload) -> None:
-        for hop in self.site.route.hops:
+        for hop in self.site.hops:
             published = self._published(hop)
             wait_until(
                 lambda name=hop.name, published=published: workload.seen_through(name) == published,
@@ -256,12 +266,15 @@ class _Run:
             )
 
     def _judge(self, history: Path) -> None:
-        stores, result = read_stores(self.site.routes.hops), self.result
+        derivations = [self.site.routes.route(derived.ROUTE)] if self.site.derives else []
+        stores, result = read_stores(self.site.hops, derivations), self.result
         invariants = [name for name in INVARIANTS if not self.has_generations or name not in OF_ONE_GENERATION]
         result.violations = check(read_history(history), stores, invariants=invariants)
         measured = {one.hop: one for one in reliability(stores)}["flights"]
         result.messages = measured.sent
         result.batches = len(stores.hop(self.site.hop.name).batches)
+        for derivation in stores.derivations:
+            result.batches = sum(attempt.state == "published" for attempt in derivation.attempts)
         if (measured.r, measured.ur) != (1.0, 1.0):
             result.problems.append(f"R is {measured.r}, UR is {measured.ur}")
         result.problems += unsettled(stores)

@@ -6,14 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
-from relaybox.failpoints import FAILPOINTS, PROCESSING_FAILPOINTS, TOPIC_FAILPOINTS
+from relaybox.failpoints import DERIVE_FAILPOINTS, FAILPOINTS, PROCESSING_FAILPOINTS, TOPIC_FAILPOINTS
 from tests.faults.faults import FAULTS
 
-STEPS: Mapping[str, str] = {**FAILPOINTS, **PROCESSING_FAILPOINTS, **TOPIC_FAILPOINTS}
-"""The failpoints of the matrix: all that a driver of a hop reaches."""
+STEPS: Mapping[str, str] = {**FAILPOINTS, **PROCESSING_FAILPOINTS, **TOPIC_FAILPOINTS, **DERIVE_FAILPOINTS}
+"""The failpoints of the matrix: all that a driver of a hop or of a derivation reaches."""
 
-OF_ONE_KIND = {**dict.fromkeys(PROCESSING_FAILPOINTS, "processed"), **dict.fromkeys(TOPIC_FAILPOINTS, "topics")}
-"""Those that only one kind of hop has."""
+OF_ONE_KIND = {
+    **dict.fromkeys(PROCESSING_FAILPOINTS, "processed"),
+    **dict.fromkeys(TOPIC_FAILPOINTS, "topics"),
+    **dict.fromkeys(DERIVE_FAILPOINTS, "derived"),
+}
+"""Those that only one kind of hop has, or a derivation."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,7 @@ class Cell:
     """A fault at a failpoint of a hop. Its kind is what it reads, `outbox` or `log`, or why it is another one.
 
     A hop of kind `processed` reads a log and settles what subscriptions have acknowledged; one of kind `topics` reads an outbox,
-    and its topics come by subscription.
+    and its topics come by subscription. Of kind `derived` no hop is under test, but a derivation at the store where a hop ends.
     """
 
     failpoint: str
@@ -49,17 +53,20 @@ ANYWHERE: Mapping[str, tuple[str, ...]] = {
     "cancel_destination_hop_in": ("publish.begin",),
     "cancel_destination_receipt": ("slice.copied",),
     "cancel_copy_destination": ("slice.piping",),
+    "cancel_destination_derivation": ("derive_version.committed",),
+    "cancel_destination_derivation_attempt": ("derive.copied",),
+    "cancel_destination_outbox": ("derive.copied",),
 }
 """Fault -> failpoints at which it is injected."""
 
 AT_THE_STORE: Mapping[str, tuple[str, ...]] = {
     "crash": ("*",),
     "terminate": ("*",),
-    "reset": ("*.committing", "slice.*"),
+    "reset": ("*.committing", "slice.*", "derive.*"),
     "black_hole": ("*.locked", "*.committing", "slice.piping", "publish.published"),
     "deaf": ("*.committing",),
     "cut_commit": ("*.committing",),
-    "break_stream": ("slice.connected",),
+    "break_stream": ("slice.connected", "derive.begin"),
 }
 """Fault -> failpoints at which it is injected into the store that the step works in."""
 
@@ -113,9 +120,14 @@ def is_first_meeting(failpoint: str) -> bool:
 
 
 def sides(failpoint: str) -> tuple[str, ...]:
-    """The clusters in which the step works, as STEPS says: source, destination, or both."""
+    """The clusters in which the step works, as STEPS says: source, destination, or both. A derivation has one store, the destination."""
     site = STEPS[failpoint].split(":")[0]
-    return ("source", "destination") if site == "both" else (site,)
+    return {"both": ("source", "destination"), "store": ("destination",)}.get(site, (site,))
+
+
+def is_of_a_task(failpoint: str) -> bool:
+    """Whether a task of a derivation reaches it: its session is one of ADBC, on which a failpoint can't raise."""
+    return failpoint.startswith("derive.")
 
 
 def all_cells() -> tuple[Cell, ...]:
@@ -130,6 +142,8 @@ def _cells() -> Iterator[Cell]:
 
 
 def _strikes(fault: str, failpoint: str) -> bool:
+    if failpoint in DERIVE_FAILPOINTS and (fault == "restart_source" or (is_of_a_task(failpoint) and fault.startswith("raise_"))):
+        return False
     family, _, side = fault.rpartition("_")
     at_the_store = side in sides(failpoint) and _matches(failpoint, AT_THE_STORE.get(family, ()))
     return at_the_store or _matches(failpoint, ANYWHERE.get(fault, ()))

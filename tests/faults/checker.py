@@ -5,6 +5,7 @@ One small function per invariant, in a registry: what is added to the protocol l
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,8 +13,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, pairwise
 
+from tests.faults.derived import derived_id, derived_payloads
 from tests.faults.history import History, Read, Transaction, Tried
-from tests.faults.stores import BatchRow, HopState, LogRow, OutboxRow, Stores, read_stores
+from tests.faults.stores import AttemptRow, BatchRow, DerivationState, HopState, LogRow, OutboxRow, Stores, read_stores
 
 __all__ = ["INVARIANTS", "Facts", "Reliability", "Violation", "check", "read_stores", "reliability", "unsettled"]
 
@@ -126,7 +128,17 @@ class Facts:
 
     @cached_property
     def tried(self) -> set[str]:
-        return {message.payload for one in self.history.transactions for message in one.messages}
+        derived = {one.payload for each in self.derived_messages.values() for one in each}
+        return derived | {message.payload for one in self.history.transactions for message in one.messages}
+
+    @cached_property
+    def derived_messages(self) -> dict[str, list[Derived]]:
+        """Of each derivation: what its stream's messages should have become, in the order of the stream."""
+        return {one.route: list(_derived_messages(self.stores, one)) for one in self.stores.derivations}
+
+    def derived_rows(self, derivation: DerivationState) -> list[OutboxRow]:
+        """What a derivation has put into the outbox, in its order."""
+        return [row for row in self.stores.outboxes[derivation.store] if row.message.sender == derivation.route]
 
     @cached_property
     def rolled_back(self) -> set[str]:
@@ -161,6 +173,33 @@ class Facts:
             hop.name: dict(_log_members(hop, self.input(hop)) if hop.upstream else _outbox_members(hop, self.input(hop)))  # type: ignore[arg-type]
             for hop in self.stores.hops
         }
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A message that is to be derived: its id has the version of the attempt that published its cause; 0: none has."""
+
+    message_id: str
+    cause: int
+    number: int
+    key: str | None
+    payload: str
+    version: int
+
+
+def _derived_messages(stores: Stores, derivation: DerivationState) -> Iterator[Derived]:
+    hop = stores.hop(derivation.of_hop)
+    log = {row.log_position: row.message for row in hop.log}
+    versions = {position: one.version for one in _published(derivation) for position in one.stream_positions}
+    for cause, log_position in sorted(hop.stream_positions):
+        if (message := log.get(log_position)) is not None:
+            version = versions.get(cause, 0)
+            for number, payload in enumerate(derived_payloads(message.payload or ""), 1):
+                yield Derived(derived_id(version, cause, number), cause, number, message.key, payload, version)
+
+
+def _published(derivation: DerivationState) -> list[AttemptRow]:
+    return [attempt for attempt in derivation.attempts if attempt.state == "published"]
 
 
 @dataclass(frozen=True)
@@ -617,3 +656,104 @@ def unfinished(facts: Facts) -> Iterator[Finding]:
         received = _confirmed(hop, "received")
         if not planned == hop.published == received:
             yield Finding(f"{hop.name}: planned through {planned}, published {hop.published}, received {received}", ())
+
+
+# --- derived messages -----------------------------------------------------------------------------------------------------
+
+
+@invariant
+def derived_lost(facts: Facts) -> Iterator[Finding]:
+    """Each message of the stream is one of an attempt that published, and all that the function makes of it is in the outbox."""
+    for one in facts.stores.derivations:
+        stream = {position for position, _ in facts.stores.hop(one.of_hop).stream_positions}
+        derived_from = {position for attempt in _published(one) for position in attempt.stream_positions}
+        yield from _found(
+            sorted(stream - derived_from),
+            f"{{}} of {len(stream)} stream positions are of no attempt of {one.route} that published",
+        )
+        sent = {row.message.message_id for row in facts.derived_rows(one)}
+        missing = [made.payload for made in facts.derived_messages[one.route] if made.version and made.message_id not in sent]
+        yield from _found(missing, f"{{}} messages that {one.route} had to derive are not in the outbox of {one.store}")
+        if one.acknowledged != max(stream, default=0):
+            yield Finding(f"{one.route} has acknowledged {one.acknowledged}, its stream ends at {max(stream, default=0)}", ())
+
+
+@invariant
+def derived_doubled(facts: Facts) -> Iterator[Finding]:
+    """No stream position is of two attempts that published, and no derived message is in the outbox twice."""
+    for one in facts.stores.derivations:
+        positions = Counter(position for attempt in _published(one) for position in attempt.stream_positions)
+        yield from _found(
+            [f"{position} in {count}" for position, count in positions.items() if count > 1],
+            f"{{}} stream positions are of several attempts of {one.route} that published",
+        )
+        rows = facts.derived_rows(one)
+        for counts in (Counter(row.message.message_id for row in rows), Counter(row.message.payload for row in rows)):
+            twice = [f"{what} {count} times" for what, count in counts.items() if count > 1]
+            if twice:
+                yield from _found(twice, f"{{}} messages of {one.route} are in the outbox of {one.store} more than once")
+                break
+
+
+@invariant
+def derived_order(facts: Facts) -> Iterator[Finding]:
+    """Derived messages stand in the order of their causes, and those of one cause in that of the function: in the outbox and in logs."""
+    for one in facts.stores.derivations:
+        places = {made.message_id: (made.cause, made.number) for made in facts.derived_messages[one.route]}
+        logs = {hop.name: hop.log for hop in facts.stores.hops if hop.name.rsplit("/", 1)[0] == one.route}
+        sequences: dict[str, Sequence[OutboxRow | LogRow]] = {f"the outbox of {one.store}": facts.derived_rows(one), **logs}
+        for where, rows in sequences.items():
+            order = [places[row.message.message_id] for row in rows if row.message.message_id in places]
+            inverted = [f"{before} before {after}" for before, after in pairwise(order) if before > after]
+            yield from _found(inverted, f"{{}} messages of {one.route} stand the other way round in {where}")
+
+
+@invariant
+def derived_otherwise(facts: Facts) -> Iterator[Finding]:
+    """What is in the outbox is what the function makes of its cause: id, key, payload, and a cause of the attempt that sent it."""
+    for one in facts.stores.derivations:
+        made = {each.message_id: each for each in facts.derived_messages[one.route]}
+        wrong = [
+            f"{row.message.payload!r} at {row.seq}"
+            for row in facts.derived_rows(one)
+            if (expected := made.get(row.message.message_id)) is None or not _is_as_made(row, expected, one)
+        ]
+        yield from _found(wrong, f"{{}} messages of {one.route} are not what its function makes of a message of the stream")
+
+
+def _is_as_made(row: OutboxRow, expected: Derived, derivation: DerivationState) -> bool:
+    told = {"stream": derivation.stream, "stream_position": expected.cause, "version": expected.version}
+    headers = json.loads(row.message.headers or "{}")
+    return (row.message.key, row.message.payload, headers) == (expected.key, expected.payload, {"derived_from": told})
+
+
+@invariant
+def derived_attempts(facts: Facts) -> Iterator[Finding]:
+    """Attempts of a version are 1, 2, 3 ..., none is open, and one that published says what it sent, in one transaction."""
+    for one in facts.stores.derivations:
+        rows, numbers = facts.derived_rows(one), Counter[int]()
+        wrong = []
+        for attempt in one.attempts:
+            numbers[attempt.version] += 1
+            name = f"attempt {attempt.attempt} of version {attempt.version}"
+            if attempt.attempt != numbers[attempt.version]:
+                wrong.append(f"{name} is number {numbers[attempt.version]}")
+            if attempt.state == "open":
+                wrong.append(f"{name} is open")
+            if attempt.state == "published" and (fault := _sending_fault(attempt, rows)):
+                wrong.append(f"{name} {fault}")
+        yield from _found(wrong, f"{{}} faults in the ledger of {one.route}")
+
+
+def _sending_fault(attempt: AttemptRow, rows: Sequence[OutboxRow]) -> str:
+    """What an attempt says of its messages, and is not so; empty: nothing."""
+    first, last = attempt.first_seq or 0, attempt.last_seq or -1
+    sent = [row for row in rows if first <= row.seq <= last]
+    causes = {json.loads(row.message.headers or "{}").get("derived_from", {}).get("stream_position") for row in sent}
+    if len(sent) != attempt.derived_count:
+        return f"says {attempt.derived_count} messages, {len(sent)} are between its first and its last"
+    if strays := causes - {*attempt.stream_positions}:
+        return f"has messages of stream positions {sorted(map(str, strays))[:EXAMPLES]} that it has not read"
+    if len({row.xid for row in sent}) > 1:
+        return f"has sent in {len({row.xid for row in sent})} transactions"
+    return ""

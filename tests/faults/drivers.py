@@ -20,7 +20,7 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
-from relaybox.routes import load_routes
+from relaybox.routes import Route, load_routes
 from relaybox.stores import settings as session_settings
 from tests.support.patience import patience
 from tests.support.world import wait_until
@@ -42,6 +42,8 @@ class Mission:
         routes: the relaybox.yaml.
         services: its libpq service file.
         hop: the name of the hop.
+        derives: the route whose messages are derived; then no hop is transferred. Empty: none.
+        fails_first: the function of the derivation fails for its first attempt.
         repair: reanchor (the hop), attest (the hop's source), or nothing.
         at_most_seconds: ends the transfer then even if messages keep coming; 0: never.
     """
@@ -51,6 +53,8 @@ class Mission:
     hop: str
     repair: str = ""
     at_most_seconds: float = 0.0
+    derives: str = ""
+    fails_first: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,6 +164,8 @@ def driver(mission: Mission, failpoints: str, directory: Path) -> Iterator[Attem
 def drive(mission: Mission) -> Outcome:
     """Carries out a mission in this process; an error of ours becomes part of the outcome."""
     routes = load_routes(mission.routes)
+    if mission.derives:
+        return _derive(mission, routes.route(mission.derives))
     hop, name = routes.hop(mission.hop), f"driver {os.getpid()}"
     try:
         with patient_for_seconds():
@@ -178,6 +184,16 @@ def drive(mission: Mission) -> Outcome:
     except errors.RelayboxError as error:
         return Outcome(error=f"{type(error).__name__}: {error}", is_transient=isinstance(error, errors.Transient))
     return Outcome(summary.batch_count, summary.resumed_count)
+
+
+def _derive(mission: Mission, route: Route) -> Outcome:
+    from tests.faults.derivation_driver import drive_derivation  # with Spark's and Arrow's packages
+
+    try:
+        with patient_for_seconds():
+            return Outcome(drive_derivation(route, fails_first=mission.fails_first).attempts)
+    except errors.RelayboxError as error:
+        return Outcome(error=f"{type(error).__name__}: {error}", is_transient=isinstance(error, errors.Transient))
 
 
 @contextmanager
@@ -207,7 +223,7 @@ def forked(work: Callable[..., None], *arguments: object) -> int | None:
 def _forkserver() -> ForkServerContext:
     """Forks drivers from a process that has the library loaded and no session open: 10 ms instead of half a second."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["__main__", __name__])  # a child would import pytest, too
+    context.set_forkserver_preload(["__main__", __name__, "tests.faults.derivation_driver"])  # a child would import pytest, too
     return context
 
 

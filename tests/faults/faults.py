@@ -192,6 +192,9 @@ _CANCELLED = (
     ("source", "outbox"),
     ("destination", "hop_in"),
     ("destination", "receipt"),
+    ("destination", "outbox"),
+    ("destination", "derivation"),
+    ("destination", "derivation_attempt"),
 )
 
 FAULTS = {fault.name: fault for fault in _faults()}

@@ -15,13 +15,21 @@ import psycopg2
 import relaybox
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "lost": ("lost", "conserved", "orphaned_hops", "one_batch_each", "dense_positions"),
-    "doubled": ("doubled",),
-    "out_of_order": ("order", "transaction_order", "log_order", "poll_skip", "nonmonotonic_poll", "disagreement"),
+    "lost": ("lost", "conserved", "orphaned_hops", "one_batch_each", "dense_positions", "derived_lost"),
+    "doubled": ("doubled", "derived_doubled"),
+    "out_of_order": (
+        "order",
+        "transaction_order",
+        "log_order",
+        "poll_skip",
+        "nonmonotonic_poll",
+        "disagreement",
+        "derived_order",
+    ),
     "false_confirmations": ("false_received", "false_settled", "confirmation_taken_back", "false_hearsay"),
     "otherwise_wrong": (
         *("invented", "aborted_read", "altered", "batch_chain", "batch_content", "arrivals"),
-        *("undecided", "stream", "unfinished"),
+        *("undecided", "stream", "unfinished", "derived_otherwise", "derived_attempts"),
     ),
 }
 """Column -> the invariants whose breaches it counts; each invariant of the checker is in one column."""
@@ -122,8 +130,8 @@ def _lines(rows: Sequence[Row], facts: Mapping[str, object]) -> Iterable[str]:
     yield "## Cells"
     yield ""
     yield "The name of a cell has the failpoint, the fault, and the kind of hop: it reads an outbox or a log, settles what"
-    yield "subscriptions have `processed`, or gets its `topics` by subscription. A cell of settings has the setting and its level;"
-    yield "the driver is killed, or the setting changes under it."
+    yield "subscriptions have `processed`, or gets its `topics` by subscription. Of kind `derived` a derivation is under test. A cell of"
+    yield "settings has the setting and its level; the driver is killed, or the setting changes under it."
     yield ""
     yield "| cell | seed | hits | batches | resumed | recovery s | outcome |"
     yield "|---|--:|--:|--:|--:|--:|---|"

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.faults.cell_run import CellResult, Injection, run_cell
-from tests.faults.cells import all_cells
+from tests.faults.cells import Cell, all_cells
 from tests.faults.change_cells import change_cells, restore_cells
 from tests.faults.change_jobs import run_change_job
 from tests.faults.login_cells import all_login_cells, run_login_cell
@@ -42,9 +42,13 @@ class Job:
 
 
 def matrix(plan: Plan) -> Iterator[Job]:
-    """Every cell of the matrix."""
-    for cell in all_cells():
-        yield _job("matrix", str(cell), [Injection(cell.failpoint, cell.fault)], plan, kind=cell.kind, seed=plan.seed)
+    """Every cell of the matrix in which a hop is under test."""
+    return (_cell_job("matrix", cell, plan) for cell in all_cells() if cell.kind != "derived")
+
+
+def derivations(plan: Plan) -> Iterator[Job]:
+    """Every cell of the matrix in which a derivation is under test."""
+    return (_cell_job("derivations", cell, plan) for cell in all_cells() if cell.kind == "derived")
 
 
 def pairs(plan: Plan) -> Iterator[Job]:
@@ -64,6 +68,10 @@ def restores(_: Plan) -> Iterator[Job]:
     """One, two or all stores restored when a driver was killed at a failpoint, and the runbook's repair."""
     for cell in restore_cells():
         yield Job("restores", str(cell), 1, partial(run_change_job, cell))
+
+
+def _cell_job(section: str, cell: Cell, plan: Plan) -> Job:
+    return _job(section, str(cell), [Injection(cell.failpoint, cell.fault)], plan, kind=cell.kind, seed=plan.seed)
 
 
 def _job(section: str, name: str, injections: Sequence[Injection], plan: Plan, *, kind: str, seed: int) -> Job:
@@ -97,6 +105,7 @@ def logins(plan: Plan) -> Iterator[Job]:
 
 SECTIONS: Mapping[str, Callable[[Plan], Iterator[Job]]] = {
     "matrix": matrix,
+    "derivations": derivations,
     "pairs": pairs,
     "settings": settings,
     "logins": logins,

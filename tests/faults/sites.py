@@ -17,6 +17,7 @@ from relaybox.env_vars import environment
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.stores.schema import initialise_store
+from tests.faults import derived
 from tests.faults.drivers import Mission
 from tests.faults.proxy import Proxy
 from tests.faults.stores import UNDISTURBED
@@ -30,18 +31,28 @@ LAYOUTS: Mapping[str, Mapping[str, str]] = {
     "log": {"airline": "source", "hub": "source", "analytics": "destination"},
     "processed": {"airline": "source", "hub": "source", "analytics": "destination"},
     "topics": {"airline": "source", "hub": "destination", "analytics": "destination"},
+    "derived": {"airline": "source", "hub": "destination", "analytics": "source"},
 }
 """Which cluster holds which store, so that the hop under test always goes from `source` to `destination`."""
 
-TESTED_HOP = {"outbox": "flights/1", "log": "flights/2", "processed": "flights/2", "topics": "flights/1"}
+TESTED_HOP = {"outbox": "flights/1", "log": "flights/2", "processed": "flights/2", "topics": "flights/1", "derived": "flights/1"}
+"""The first hop of a site of kind `derived` brings the messages from which is derived at its destination."""
 
 RULES: Mapping[str, Mapping[str, Any]] = {
     "outbox": {},
     "log": {},
     "processed": {"policy": "processed", "processed_by": ["billing", "audit"]},
     "topics": {"topics_by_subscription": True},
+    "derived": {},
 }
 """What the route says beside its path: nothing, that subscriptions settle it, or that they choose its topics."""
+
+DERIVED_ROUTE: Mapping[str, Any] = {
+    "topics": [derived.ROUTE],
+    "path": ["hub", "analytics"],
+    "derive": {"from": "flights", "with": derived.FUNCTION, "version": 1, "row_errors": "dead_letter"},
+}
+"""The second route of a site of kind `derived`."""
 
 SETTINGS = {
     "shared_buffers": "32MB",
@@ -90,6 +101,27 @@ class Site:
         return self.routes.hop(TESTED_HOP[self.kind])
 
     @property
+    def hops(self) -> tuple[Hop, ...]:
+        """All hops, each route's in its order: the derived route after the one whose messages it derives from."""
+        return tuple(hop for route in ("flights", derived.ROUTE)[: 1 + self.derives] for hop in self.routes.route(route).hops)
+
+    @property
+    def derives(self) -> bool:
+        """Whether a derivation is under test, and not a hop."""
+        return self.kind == "derived"
+
+    @property
+    def work(self) -> str:
+        """What the driver under test does, as mission() takes it."""
+        return derived.ROUTE if self.derives else self.hop.name
+
+    def raise_version(self) -> None:
+        """Gives the derivation its next version in relaybox.yaml."""
+        content = yaml.safe_load(self.routes_file.read_text(encoding="utf-8"))
+        content["routes"][derived.ROUTE]["derive"]["version"] += 1
+        self.routes_file.write_text(yaml.safe_dump(content), encoding="utf-8")
+
+    @property
     def routes_file(self) -> Path:
         return self.directory / "relaybox.yaml"
 
@@ -101,9 +133,12 @@ class Site:
     def proxied_services_file(self) -> Path:
         return self.directory / "proxied.conf"
 
-    def mission(self, hop: str, *, proxied: bool = False, repair: str = "") -> Mission:
-        """To move a hop and settle it."""
-        return Mission(self.routes_file, self.proxied_services_file if proxied else self.services_file, hop, repair)
+    def mission(self, work: str, *, proxied: bool = False, repair: str = "", fails_first: bool = False) -> Mission:
+        """To move a hop and settle it; or, where `work` is the route of the derivation, to derive."""
+        services = self.proxied_services_file if proxied else self.services_file
+        if work == derived.ROUTE:
+            return Mission(self.routes_file, services, "", derives=work, fails_first=fails_first)
+        return Mission(self.routes_file, services, work, repair)
 
     def administer(self, side: str, statement: str, *arguments: object) -> list[tuple[object, ...]]:
         """Runs a statement in the database `postgres` of a cluster."""
@@ -149,7 +184,7 @@ def fresh_site(sides: Clusters, kind: str, directory: Path, *, batch_rows: int, 
     directory.mkdir(parents=True, exist_ok=True)
     name = f"cell_{next(_numbers)}"
     site = Site(sides, kind, directory, {store: f"{name}_{store}" for store in STORES})
-    _write_routes(site.routes_file, batch_rows, RULES[kind])
+    _write_routes(site.routes_file, batch_rows, kind)
     clone = set_up is None or set_up.before_init is None
     templates = {store: _template(site, store, side) if clone else "template1" for store, side in LAYOUTS[kind].items()}
     _each(
@@ -192,7 +227,7 @@ def _parameters(site: Site, store: str, *, proxied: bool) -> dict[str, str]:
 
 def _template(site: Site, store: str, side: str) -> str:
     """The initialised, empty database that a store of such a site begins as. Made once."""
-    name = f"template_{'_'.join([*RULES[site.kind], store])}"
+    name = f"template_{'_'.join([*RULES[site.kind], *(['derived'] if site.derives else []), store])}"
     if (side, name) not in site.sides.templates:
         site.administer(side, f"create database {name}")
         services = site.directory / "template.conf"
@@ -219,10 +254,14 @@ def _initialise(site: Site, store: str, side: str, database: str) -> None:
         _ask(site.sides.clusters[side], database, "select relaybox.subscribe(%s, 'flights')", subscription)
 
 
-def _write_routes(path: Path, batch_rows: int, rules: Mapping[str, Any]) -> None:
+def _write_routes(path: Path, batch_rows: int, kind: str) -> None:
     limits = {"batch_rows": batch_rows, "slice_rows": max(1, batch_rows // 2), "slice_timeout_seconds": 30}
-    flights = {"topics": ["flights"], "path": list(STORES), "limits": limits, **rules}
-    path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": {"flights": flights}}))
+    flights = {"topics": ["flights"], "path": list(STORES), "limits": limits, **RULES[kind]}
+    routes: dict[str, Any] = {"flights": flights}
+    if kind == "derived":
+        derive = {**DERIVED_ROUTE["derive"], "batch_rows": max(2, batch_rows // 2)}
+        routes[derived.ROUTE] = {**DERIVED_ROUTE, "derive": derive, "limits": limits}
+    path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
 
 
 def _each(layout: Mapping[str, str], act: Callable[[str, str], object]) -> None:

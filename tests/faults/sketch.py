@@ -9,6 +9,7 @@ A script is a list of words; `a` is hop a/1 from `shop` to `hub`, `b` is hop a/2
     a  a/3    moves all, or at most 3        b  b/3  the same on the second hop
     ra rb     reads what is new              Ra Rb   reads all from the start
     s         settles both hops              w       watches both hops
+    d  d/2    derives from all that hop a has brought, or from at most 2 messages;  d!  an attempt that fails
 
 Messages are named UA1, UA2, ...; transaction numbers of Postgres start at 10.
 """
@@ -20,11 +21,14 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.faults.derived import ROUTE, derived_id, derived_payloads
 from tests.faults.history import History, Observation, Read, Transaction, Tried
 from tests.faults.stores import (
     ArrivalRow,
+    AttemptRow,
     BatchRow,
     ConfirmationRow,
+    DerivationState,
     HopState,
     LogRow,
     Message,
@@ -88,12 +92,19 @@ class Sketch:
         self._open: dict[str, tuple[int, int, list[OutboxRow]]] = {}
         self._numbers: dict[str, int] = defaultdict(int)
         self._read_through: dict[str, int] = defaultdict(int)
+        self.derived: list[OutboxRow] = []
+        self.attempts: list[AttemptRow] = []
+        self.acknowledged = 0
         for word in script.split():
             self.do(word)
 
     def build(self) -> tuple[History, Stores]:
         history = History(tuple(self.transactions), tuple(self.reads), tuple(self.observations))
-        return history, Stores({"shop": tuple(self.outbox)}, (self.a.state(), self.b.state()))
+        outboxes = {"shop": tuple(self.outbox)}
+        if not self.attempts:
+            return history, Stores(outboxes, (self.a.state(), self.b.state()))
+        derivation = DerivationState(ROUTE, "hub", "a", "a/1", self.acknowledged, tuple(self.attempts))
+        return history, Stores(outboxes | {"hub": tuple(self.derived)}, (self.a.state(), self.b.state()), (derivation,))
 
     def do(self, word: str) -> None:
         if sending := SEND.fullmatch(word):
@@ -105,6 +116,8 @@ class Sketch:
         elif word == "w":
             self._watch(self.a)
             self._watch(self.b)
+        elif word[0] == "d":
+            self._derive(int(word.partition("/")[2] or 1000), fails=word.endswith("!"))
         elif word[0] in "rR":
             self._read(getattr(self, word[1]), from_start=word[0] == "R")
         else:
@@ -176,6 +189,27 @@ class Sketch:
         hop.arrivals.append(ArrivalRow(number, plan_id, first, last, len(arrival_seq)))
         hop.published = last
         hop.confirmations.append(ConfirmationRow(hop.source, "received", last, number))
+
+    def _derive(self, at_most: int, *, fails: bool) -> None:
+        first = self.acknowledged + 1
+        log = self.a.log[self.acknowledged : self.acknowledged + at_most]
+        positions, number = tuple(range(first, first + len(log))), len(self.attempts) + 1
+        if fails:
+            self.attempts.append(AttemptRow(1, number, "failed", positions, None, None, None))
+            return
+        made = [
+            (cause, n, payload)
+            for cause, row in zip(positions, log, strict=True)
+            for n, payload in enumerate(derived_payloads(row.message.payload or ""), 1)
+        ]
+        seq = len(self.derived) + 1
+        for at, (cause, n, payload) in enumerate(made, seq):
+            headers = f'{{"derived_from": {{"stream": "a", "version": 1, "stream_position": {cause}}}}}'
+            message = Message(derived_id(1, cause, n), ROUTE, ROUTE, 1, None, headers, payload, None, None, "noon")
+            self.derived.append(OutboxRow(at, number, None, message))
+        ends = (seq, seq + len(made) - 1) if made else (None, None)
+        self.attempts.append(AttemptRow(1, number, "published", positions, len(made), *ends))
+        self.acknowledged = positions[-1]
 
     def _pair(self, before: BatchRow) -> tuple[str | None, str | None]:
         return (before.upper, self._snapshot()) if before.pair_exhausted else (before.lower, before.upper)

@@ -14,7 +14,7 @@ from tests.faults.workload import ACKNOWLEDGED
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
 
-    from relaybox.routes import Hop
+    from relaybox.routes import Hop, Route
 
 
 @dataclass(frozen=True)
@@ -121,21 +121,57 @@ class HopState:
 
 
 @dataclass(frozen=True)
+class AttemptRow:
+    """An attempt to derive messages: of which version, in which state, from which stream positions, and what it says it has sent."""
+
+    version: int
+    attempt: int
+    state: str
+    stream_positions: tuple[int, ...]
+    derived_count: int | None
+    first_seq: int | None
+    last_seq: int | None
+
+
+@dataclass(frozen=True)
+class DerivationState:
+    """A derivation, in its one store.
+
+    Attributes:
+        route: of its messages; it is also their sender and their topic.
+        store: that has the stream, the attempts and the outbox.
+        stream: the name of the stream.
+        of_hop: the hop that brings the stream's messages.
+        acknowledged: through which stream position the newest version has derived.
+        attempts: of all versions, in their order.
+    """
+
+    route: str
+    store: str
+    stream: str
+    of_hop: str
+    acknowledged: int
+    attempts: tuple[AttemptRow, ...]
+
+
+@dataclass(frozen=True)
 class Stores:
-    """The outbox of every store that a first hop reads, and all hops, each route's in its order."""
+    """The outbox of every store that a first hop reads, all hops, each route's in its order, and all derivations."""
 
     outboxes: dict[str, tuple[OutboxRow, ...]]
     hops: tuple[HopState, ...]
+    derivations: tuple[DerivationState, ...] = ()
 
     def hop(self, name: str) -> HopState:
         return next(hop for hop in self.hops if hop.name == name)
 
 
-def read_stores(hops: Sequence[Hop]) -> Stores:
+def read_stores(hops: Sequence[Hop], derivations: Sequence[Route] = ()) -> Stores:
     """Dumps what the checker needs of all stores of these hops. Call it when nothing moves.
 
     Args:
         hops: whole routes, such as `routes.hops`.
+        derivations: those of these routes whose messages are derived.
     """
     services = {store.name: store.service for hop in hops for store in (hop.source, hop.destination)}
     sessions = {name: psycopg2.connect(service=service, options=UNDISTURBED) for name, service in services.items()}
@@ -144,6 +180,7 @@ def read_stores(hops: Sequence[Hop]) -> Stores:
         return Stores(
             {store: tuple(_outbox(sessions[store])) for store in sorted(origins)},
             tuple(_hop(sessions, hop) for hop in hops),
+            tuple(_derivation(sessions[route.path[0].name], route, hops) for route in derivations),
         )
     finally:
         for session in sessions.values():
@@ -201,6 +238,35 @@ def _hop(sessions: dict[str, Connection], hop: Hop) -> HopState:
         stream_positions=tuple(_stream_positions(destination, log_id)),
         processed_by=hop.processed_by,
         acknowledged=_rows(destination, ACKNOWLEDGED, list(hop.processed_by))[0][0],
+    )
+
+
+_ATTEMPTS = """
+    select d.version, a.attempt, a.state, array(
+        select p from unnest(a.stream_positions) r, generate_series(lower(r), upper(r) - 1) p order by p
+    ), a.derived_count, a.first_seq, a.last_seq
+    from relaybox_internal.derivation_attempt a join relaybox_internal.derivation d using (derivation_id)
+    where d.route = %s order by d.version, a.attempt
+"""
+_ACKNOWLEDGED = """
+    select max(c.done_stream_position) from relaybox_internal.lane_cursors c
+    join relaybox_internal.derivation d using (subscription_id)
+    where d.route = %s and d.version = (select max(n.version) from relaybox_internal.derivation n where n.route = d.route)
+"""
+
+
+def _derivation(session: Connection, route: Route, hops: Sequence[Hop]) -> DerivationState:
+    stream, store = route.require_derivation().stream, route.path[0].name
+    return DerivationState(
+        route=route.name,
+        store=store,
+        stream=stream,
+        of_hop=next(hop.name for hop in hops if hop.route == stream and hop.destination.name == store),
+        acknowledged=_rows(session, _ACKNOWLEDGED, route.name)[0][0] or 0,
+        attempts=tuple(
+            AttemptRow(version, attempt, state, tuple(stream_positions), *counts)
+            for version, attempt, state, stream_positions, *counts in _rows(session, _ATTEMPTS, route.name)
+        ),
     )
 
 

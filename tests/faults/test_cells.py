@@ -61,7 +61,12 @@ def test_each_fault_has_its_turn() -> None:
     assert {cell.fault for cells in cells_by_site() for cell in cells} == set(FAULTS)
 
 
-@pytest.mark.parametrize("cells", cells_by_site(), ids=site_of)
+def marked(cells: list[Cell]) -> object:
+    """All steps of a derivation have one site, and so one test: a minute. test_derivation_steps.py kills at each of them."""
+    return pytest.param(cells, marks=[pytest.mark.thorough] if cells[0].kind == "derived" else [])
+
+
+@pytest.mark.parametrize("cells", [marked(cells) for cells in cells_by_site()], ids=[site_of(cells) for cells in cells_by_site()])
 def test_faults_at(cells: Sequence[Cell], sides: Clusters, cell_directory: Path) -> None:
     """The failpoint is reached each time, the fault is injected, another driver recovers, and the checker finds nothing."""
     name = ", ".join(map(str, cells))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -37,6 +38,9 @@ GOOD = {
     "read while it grows": "UA:1 a ra Ra BA:1 a ra Ra Ra b rb",
     "seen only from the start": "UA:1 BA:1 a b Ra Rb Ra",
     "nobody reads": "UA:1 a BA:1 a b s",
+    "derived in small attempts": "UA:3 BA:2 a d/1 d/2 d b",
+    "derived after an attempt that failed": "UA:2 a d! d BA:1 a d! d! d b",
+    "an attempt that makes nothing": "UA:2 BA:3 a d/4 d/1 b",
 }
 
 DAY = "UA:2 BA:1 a ra w b rb (LH:2 UA:1! BA:3~1 a/1 a w LH) UA:1? a b ra rb s w Ra Rb"
@@ -315,6 +319,91 @@ BAD: dict[str, tuple[Tampering, set[str]]] = {
 }  # fmt: skip
 
 
+DERIVED_DAY = "UA:2 BA:1 a d/2 d (LH:2 BA:3~1 a LH) a d! d b"
+"""Derived: of UA1, UA2 | of BA1 | attempt 3 failed | of BA4, and two of LH2; none of BA3 and LH1."""
+
+
+def change_header(number: int, **changes: object) -> Tampering:
+    """Of a derived message: what it says of its cause."""
+
+    def tamper(sketch: Sketch) -> None:
+        message = sketch.derived[number].message
+        told = json.loads(message.headers or "")["derived_from"] | changes
+        sketch.derived[number] = replace(
+            sketch.derived[number], message=replace(message, headers=json.dumps({"derived_from": told}))
+        )
+
+    return tamper
+
+
+def swap_derived(first: int, second: int) -> Tampering:
+    def tamper(sketch: Sketch) -> None:
+        rows = sketch.derived
+        one, other = rows[first].message, rows[second].message
+        rows[first], rows[second] = replace(rows[first], message=other), replace(rows[second], message=one)
+
+    return tamper
+
+
+BAD_DERIVED: dict[str, tuple[Tampering, set[str]]] = {
+    "a message that was to be derived is missing": (drop("derived", 4), {"derived_lost", "derived_attempts"}),
+    "a message that was to be derived is missing, and not counted": (
+        all_of(drop("derived", 5), change("attempts", 3, derived_count=2, last_seq=5)), {"derived_lost"},
+    ),
+    "stream positions of no attempt": (
+        change("attempts", 3, stream_positions=(4, 5, 7)), {"derived_lost"},
+    ),
+    "an attempt that nobody has": (
+        all_of(drop("attempts", 1), drop("derived", 2)), {"derived_lost", "derived_attempts"},
+    ),
+    "acknowledged beyond what was derived": (
+        all_of(drop("attempts", 3), lambda s: s.derived.__delitem__(slice(3, None))), {"derived_lost"},
+    ),
+    "acknowledged less than was derived": (lambda s: setattr(s, "acknowledged", 3), {"derived_lost"}),
+    "two attempts from one message": (
+        change("attempts", 1, stream_positions=(2, 3)), {"derived_doubled"},
+    ),
+    "a failed attempt has published too": (
+        change("attempts", 2, state="published", derived_count=3, first_seq=4, last_seq=6), {"derived_doubled"},
+    ),
+    "a derived message twice": (
+        lambda s: s.derived.append(replace(s.derived[5], seq=7)), {"derived_doubled"},
+    ),
+    "a derived message twice under two ids": (
+        lambda s: s.derived.append(replace(s.derived[5], seq=7, message=replace(s.derived[5].message, message_id="other"))),
+        {"derived_doubled", "derived_otherwise"},
+    ),
+    "two of one cause stand the other way round": (swap_derived(4, 5), {"derived_order"}),
+    "two of one attempt stand the other way round": (swap_derived(0, 1), {"derived_order"}),
+    "a payload that the function does not make": (change_message("derived", 0, payload="3 of UA1"), {"derived_otherwise"}),
+    "a key that the cause has not": (change_message("derived", 0, key="k"), {"derived_otherwise"}),
+    "a cause of another attempt": (change_header(2, stream_position=1), {"derived_otherwise", "derived_attempts"}),
+    "a cause of the same attempt that is another one": (change_header(0, stream_position=2), {"derived_otherwise"}),
+    "another version than its attempt's": (change_header(0, version=2), {"derived_otherwise"}),
+    "a message of an application under the sender of the derivation": (
+        add("derived", OutboxRow(9, 99, None, replace(message_of("XX1"), sender="delays"))),
+        {"derived_otherwise"},
+    ),
+    "an attempt is open": (
+        lambda s: s.attempts.append(replace(s.attempts[2], attempt=5, state="open")), {"derived_attempts"},
+    ),
+    "an attempt without a record": (drop("attempts", 2), {"derived_attempts"}),
+    "an attempt that says another count": (change("attempts", 3, derived_count=4), {"derived_attempts"}),
+    "an attempt that was sent in two transactions": (change("derived", 4, xid=77), {"derived_attempts"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("tampering", "expected"), BAD_DERIVED.values(), ids=BAD_DERIVED)
+def test_bad_derivation(tampering: Tampering, expected: set[str]) -> None:
+    """A day with one thing wrong in what was derived."""
+    sketch = Sketch(DERIVED_DAY)
+    assert check(*sketch.build()) == []
+    tampering(sketch)
+    violations = check(*sketch.build())
+    assert {violation.invariant for violation in violations} == expected
+    assert all(any(character.isdigit() for character in str(violation)) for violation in violations)
+
+
 @pytest.mark.parametrize("script", GOOD.values(), ids=GOOD)
 def test_good_history(script: str) -> None:
     """A history in which everything held has no violation."""
@@ -348,7 +437,7 @@ def test_nothing_is_settled_beyond_an_acknowledgement(settled: int, acknowledged
 
 def test_every_invariant_is_broken_by_some_history() -> None:
     """An invariant that no history breaks would be one that cannot fail."""
-    assert set().union(*(expected for _, expected in BAD.values())) == set(INVARIANTS)
+    assert set().union(*(expected for _, expected in [*BAD.values(), *BAD_DERIVED.values()])) == set(INVARIANTS)
     assert len(BAD) >= 40
     assert len(GOOD) >= 20
 

@@ -39,7 +39,6 @@ NOT_A_STEP = {
 
 STRUCK_ELSEWHERE = {
     "CONSUMER_FAILPOINTS": "tests/integration/test_g10_exactly_once.py::test_g10_killed_at_each_step_in_turn",
-    "DERIVE_FAILPOINTS": "tests/integration/test_derivation_steps.py::test_g3_a_derivation_that_is_killed_at_any_step_derives_from_each_message_once",
     "TRIAL_FAILPOINTS": "tests/integration/test_trial_steps.py::test_g3_a_trial_that_is_killed_at_any_step_has_the_messages_of_one_attempt",
     "FRAME_FAILPOINTS": "tests/integration/test_frame_partitions.py::test_g3_a_task_that_is_killed_at_any_step_sends_its_partition_once",
     "LAKE_FAILPOINTS": "tests/integration/test_lake_steps.py::test_g3_an_export_that_is_killed_at_any_step_writes_each_message_once",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from relaybox.errors import DerivationFailed
+from relaybox.errors import AlreadySubscribed, DerivationFailed, Transient
 from relaybox.local.clusters import Cluster
 from relaybox.local.pgbouncer import PgBouncer
-from relaybox.spark.derivations.publishing import send
+from relaybox.spark.derivations.publishing import Published, send
 from tests.support.derivation_steps import begin, derive_all, ledger, positions, rows, sending
 from tests.support.derivations import HERE, ROUTE, STORE, SUBSCRIPTION, DerivedWorld
 from tests.support.services import break_service
@@ -171,3 +172,94 @@ def test_g1_a_message_without_a_cause_of_the_attempt_or_a_topic_of_the_route_fai
         with pytest.raises(DerivationFailed, match=told):
             send(sending(attempt), [pa.RecordBatch.from_pydict(columns)])
     assert (delays.sent(), delays.done()) == ([], 0)
+
+
+def test_g3_an_attempt_without_messages_is_published_once(delays: DerivedWorld) -> None:
+    """The function made none of what it got: that is on record, and a second task finds it."""
+    deliver(delays.world, 2)
+    with ledger(delays) as opened:
+        attempt = begin(opened, 2)
+        assert send(sending(attempt), []) == Published(0)
+        assert send(sending(attempt), []) == Published(0, now=False)
+    assert [row[1:] for row in delays.attempts()] == [("published", "{[1,3)}", 2, 0)]
+    assert (delays.sent(), delays.done()) == ([], 2)
+
+
+def test_what_an_application_says_of_a_cause_counts_for_nothing(delays: DerivedWorld) -> None:
+    """Neither in a header of a message that is derived from, nor in one that it sends under the sender of the derivation meanwhile."""
+    world = delays.world
+    deliver(world, 2)
+    world.query(STORE, "alter sequence relaybox.outbox_seq increment by 2")  # room for another one in between
+    told = '{"derived_from": {"stream": "flights", "stream_position": 99, "version": 7}, "gate": 3}'
+    with ledger(delays) as opened:
+        attempt = begin(opened, 2)
+        made = {"stream_position": [1, 2], "payload": ["a", "b"], "headers": [told, told]}
+        send(sending(attempt), [pa.RecordBatch.from_pydict(made)])
+    forged = (
+        "insert into relaybox.outbox (seq, topic, sender, headers, payload) "
+        "select seq + 1, topic, sender, headers, 'forged' from relaybox.outbox order by seq limit 1 returning message_id::text"
+    )
+    forged_id = world.value(STORE, forged)
+    found = world.query(STORE, "select payload, headers - 'gate' from relaybox.outbox order by seq")
+    cause = {"stream": "flights", "version": 1}
+    first, second = ({"derived_from": {**cause, "stream_position": position}} for position in (1, 2))
+    assert found == [("a", first), ("forged", first), ("b", second)]
+    traces = {payload: cause_of(world, payload) for payload in ("a", "forged", "b")}
+    assert traces == {"a": [(1, 1)], "forged": [], "b": [(2, 1)]}
+    derived = "select array_to_string(message_ids, ' ') from relaybox_internal.trace_derived('flights', 1)"
+    assert forged_id not in world.value(STORE, derived)
+
+
+def cause_of(world: World, payload: str) -> list[tuple[Any, ...]]:
+    """Stream position and attempt, as `relaybox where` tells them."""
+    query = "select first_stream_position, attempt from relaybox_internal.trace_cause((select seq from relaybox.outbox where payload = %s))"
+    return world.query(STORE, query, payload)
+
+
+def test_g3_messages_of_an_application_under_the_sender_of_a_derivation_change_nothing_of_it(delays: DerivedWorld) -> None:
+    """It had the sender before the derivation began, and goes on. Its messages travel with the others, and no attempt has them."""
+    deliver(delays.world, 4)
+    insert = f"insert into relaybox.outbox (topic, sender, payload) values ('{ROUTE}', '{ROUTE}', %s)"
+    delays.world.query(STORE, insert, "theirs 1")
+    derive_all(delays, max_count=2)
+    delays.world.query(STORE, insert, "theirs 2")
+    deliver(delays.world, 1)
+    derive_all(delays)
+    derived = [f"late m{number}" for number in range(1, 6)]
+    assert delays.sent() == ["theirs 1", *derived[:4], "theirs 2", derived[4]]
+    assert [row[-1] for row in delays.attempts()] == [2, 2, 1]
+    delays.world.transfer(delays.route.hops[0])
+    arrived = delays.world.query(
+        "analytics", f"select payload from relaybox.read_stream('{ROUTE}', 0, 100) order by stream_position"
+    )
+    assert sorted(payload for (payload,) in arrived) == sorted(delays.sent())
+    assert [cause_of(delays.world, payload) for payload in ("theirs 1", "theirs 2")] == [[], []]
+
+
+def test_a_subscription_that_a_consumer_has_under_the_name_of_a_derivation_is_an_error(delays: DerivedWorld) -> None:
+    """A version takes no subscription that it has not made: what that one has acknowledged nobody derived from."""
+    deliver(delays.world, 3)
+    delays.world.query(STORE, f"select relaybox.subscribe('{SUBSCRIPTION}', 'flights', '3')")
+    with pytest.raises(AlreadySubscribed, match=rf"{SUBSCRIPTION}"):
+        derive_all(delays)
+    assert (delays.sent(), delays.attempts()) == ([], [])
+    delays.world.query(STORE, f"select relaybox.unsubscribe('{SUBSCRIPTION}', 'it was a mistake')")
+    derive_all(delays)
+    assert delays.sent() == ["late m1", "late m2", "late m3"]
+
+
+@pytest.mark.parametrize("moment", ["committing", "committed"])
+def test_a_run_whose_failure_could_not_be_recorded_goes_on(
+    delays: DerivedWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """The store refuses the record, as after a deadlock; the next attempt, of the same session, is as any other."""
+    deliver(delays.world, 2)
+    monkeypatch.setenv("RELAYBOX_ENVIRONMENT", "test")
+    monkeypatch.setenv("RELAYBOX_FAILPOINTS", f"derive_failure.{moment}=raise 40P01")
+    monkeypatch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(tmp_path))
+    with ledger(delays) as opened:
+        failed = begin(opened, 2)
+        with pytest.raises(Transient, match="40P01"):
+            opened.fail(failed, "a mistake", dead_letter=False)
+        assert send(sending(attempt := begin(opened, 2)), rows(attempt)).now
+    assert delays.sent() == ["late m1", "late m2"]

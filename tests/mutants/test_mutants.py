@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -41,14 +40,11 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_repository(tmp_path_factory.mktemp("mutants") / "original")
 
 
-def test_every_seeded_bug_still_fits_the_code(tmp_path: Path) -> None:
+def test_every_seeded_bug_still_fits_the_code() -> None:
     """A patch that no longer applies would show nothing."""
-    assert len(MUTANTS) >= 40
+    assert len(MUTANTS) >= 190
     for mutant in MUTANTS:
-        copy = tmp_path / mutant.name
-        for name in ("plugins", "sql"):
-            shutil.copytree(REPOSITORY / name, copy / name)
-        apply_patch(mutant, copy)
+        apply_patch(mutant, REPOSITORY, "--check")
 
 
 def test_two_seeded_bugs_are_caught_and_reported(

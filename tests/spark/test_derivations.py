@@ -166,6 +166,19 @@ def test_messages_for_which_the_function_fails_alone_become_dead_letters(frames:
     assert delays.world.query(STORE, "select distinct state from relaybox.dead_letters") == [("redriven",)]
 
 
+@pytest.mark.parametrize(("message", "told"), [("m1", "surrogates not allowed"), ("m2", r"no such gate .{1,3}ud800 of m2")])
+def test_a_lone_surrogate_is_an_error_and_no_end_of_the_task(
+    frames: SparkSession, delays: DerivedWorld, message: str, told: str
+) -> None:
+    """A plain worker of Spark 4.2.0 hangs for ever when the text of an error has one."""
+    deliver(delays.world, int(message.removeprefix("m")))
+    delays.configure(**{"with": f"{HERE}:lone_surrogate", "batch_rows": 1, "start": message.removeprefix("m")})
+    with pytest.raises(DerivationFailed, match=told):
+        run(frames, delays)
+    assert delays.sent() == []
+    assert [state for _, state, *_ in delays.attempts()] == ["failed"]
+
+
 def test_a_function_that_fails_for_each_message_ends_the_run(frames: SparkSession, delays: DerivedWorld) -> None:
     """Then not the messages are wrong. The dead letters say what Python raised, without what no store takes."""
     deliver(delays.world, 7)

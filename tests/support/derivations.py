@@ -142,4 +142,15 @@ def never(flights: DataFrame) -> DataFrame:
     return flights.select("stream_position", f.udf(fail)("payload").alias("payload"))
 
 
+def lone_surrogate(flights: DataFrame) -> DataFrame:
+    """A text that UTF-8 has not: as a payload for m1, as the text of an error for the others."""
+
+    def text(payload: str) -> str:
+        if payload == "m1":
+            return "gate \ud800"
+        raise ValueError(f"no such gate \ud800 of {payload}")
+
+    return flights.select("stream_position", f.udf(text)("payload").alias("payload"))
+
+
 not_callable = 1

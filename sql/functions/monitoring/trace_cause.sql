@@ -38,5 +38,7 @@ as $$
         limit 1
     ) a
     where o.seq = seq_ and a.last_seq >= o.seq
+        -- of the transaction of the attempt: others insert in between
+        and o.xid = coalesce((select f.xid from relaybox.outbox f where f.seq = a.first_seq), o.xid)
         and (told.stream_position is null or a.stream_positions @> told.stream_position)
 $$;

@@ -16,6 +16,8 @@ as $$
         d.route, d.version, a.attempt, a.ended_at, a.derived_count, array(
             select o.message_id::text from relaybox.outbox o
             where o.seq between a.first_seq and a.last_seq
+                -- of the transaction of the attempt: others insert in between
+                and o.xid = coalesce((select f.xid from relaybox.outbox f where f.seq = a.first_seq), o.xid)
                 and o.headers -> 'derived_from' ->> 'stream_position' = stream_position_::text
                 and o.headers -> 'derived_from' ->> 'stream' = stream_name
                 and o.headers -> 'derived_from' ->> 'version' = d.version::text

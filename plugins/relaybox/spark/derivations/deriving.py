@@ -231,8 +231,9 @@ class Run:
             frames = [self._messages(first, last) for first, last in zip(attempt.firsts, attempt.lasts, strict=True)]
             return in_order(self.source.derive(reduce(lambda one, other: one.unionAll(other), frames)), self.route)
 
-    def _publish(self, attempt: Attempt, derived: DataFrame) -> Published:
-        sending = Sending(
+    def sending(self, attempt: Attempt) -> Sending:
+        """What a task needs to send the messages of an attempt."""
+        return Sending(
             store=self.route.path[0].service,
             route=self.route.name,
             version=self.derivation.version,
@@ -247,6 +248,9 @@ class Run:
             is_trial=self.is_trial,
             text=self._text,
         )
+
+    def _publish(self, attempt: Attempt, derived: DataFrame) -> Published:
+        sending = self.sending(attempt)
         with (
             self.session.described(f"relaybox derive {self.route.name}"),
             told_as_ours(self._where(attempt), self.source, next_step=self._mend()),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from relaybox.errors import RelayboxError
 from relaybox.stores.connections import connect
 from relaybox.stores.sessions import StoreSession
 
@@ -113,8 +114,20 @@ class Ledger:
 
     def fail(self, attempt: Attempt, reason: str, *, dead_letter: bool) -> None:
         """Puts on record why it failed, and gives its messages back; a single one becomes a dead letter, if asked for."""
-        self.session.execute(_FAIL, attempt.derivation_id, attempt.attempt, attempt.token, reason, dead_letter)
-        self.session.commit_durably("derive_failure")
+        with rolled_back_after_errors(self.session):
+            self.session.execute(_FAIL, attempt.derivation_id, attempt.attempt, attempt.token, reason, dead_letter)
+            self.session.commit_durably("derive_failure")
+
+
+@contextmanager
+def rolled_back_after_errors(session: StoreSession) -> Iterator[None]:
+    """After an error the session takes the next statement: a run goes on though a failure could not be put on record."""
+    try:
+        yield
+    except RelayboxError:
+        with suppress(RelayboxError):  # of a session that is lost the first error says more
+            session.rollback()
+        raise
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox.errors import RequestRefused
-from relaybox.spark.derivations.ledger import Attempt
+from relaybox.spark.derivations.ledger import Attempt, rolled_back_after_errors
 from relaybox.stores.connections import connect
 from relaybox.stores.sessions import StoreSession
 
@@ -242,8 +242,9 @@ class TrialLedger:
 
     def fail(self, attempt: Attempt, reason: str, *, dead_letter: bool) -> None:
         """Puts on record why it failed. The trial goes on after a single message, if asked for: no dead letter is made."""
-        self.session.execute(_FAIL, attempt.derivation_id, attempt.attempt, attempt.token, reason, dead_letter)
-        self.session.commit_durably("trial_failure")
+        with rolled_back_after_errors(self.session):
+            self.session.execute(_FAIL, attempt.derivation_id, attempt.attempt, attempt.token, reason, dead_letter)
+            self.session.commit_durably("trial_failure")
 
     def compare(self, *, sample_count: int) -> TrialComparison:
         """Compares the open trial with what the version before has sent. Changes nothing. The rows are compared in the store.
