@@ -163,6 +163,14 @@ def test_g3_another_topic_or_another_column_is_no_repeat(world: World, other: di
         send_partition(replace(OPTIONS, topic=other.get("topic", STREAM)), FIRST, rows(other.get("names", ["payload", "key"])))
 
 
+def test_a_task_waits_for_the_partition_before_as_long_as_it_is_told(world: World) -> None:
+    with pytest.raises(
+        SparkFailed, match="partition 2 of write/w1 of sender job waited 1 s for the one before.* give a higher wait_seconds"
+    ):
+        send_partition(replace(OPTIONS, wait_seconds=1), replace(FIRST, number=1), batches("b"))
+    assert sent(world) == []
+
+
 @pytest.mark.parametrize(
     "setting",
     ["client_encoding = 'LATIN1'", "default_transaction_read_only = on", "default_transaction_isolation = 'serializable'"],

@@ -156,6 +156,7 @@ def test_g3_a_query_whose_store_failed_sends_the_rest(frames: SparkSession, flig
         ("payload", {"password": "x"}, "option password is not taken"),
         ("payload", {"truncate": "true"}, "a writer has no option truncate"),
         ("payload", {"numbered": "yes"}, "option numbered is 'yes'"),
+        ("payload", {"wait_seconds": "0"}, "option wait_seconds is '0'.*from 1 to 999999"),
         ("payload, 1 as id", {}, "a message has no column id.*to_json"),
         ("1 as payload", {}, "column payload is int, a message has string.*Cast it"),
         ("payload as key", {}, "there is no column payload or payload_bytes"),

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 _TABLE = "relaybox_frame"
 
-WAIT_SECONDS = 600.0
-"""For the partition before. Spark runs tasks in the order of partitions; one that failed and waits for a core holds up those after it."""
-
 _POLL_SECONDS = 0.05
 _OPTIONAL = {"topic": "text", "key": "text", "headers": "text", "payload": "text", "payload_bytes": "bytea"}
 _DIGEST = f"""
@@ -90,7 +87,7 @@ def send_partition(options: WriteOptions, partition: Partition, batches: Iterabl
 
     Raises:
         PutChanged: other rows were sent as this partition, or the write is complete without it. Nothing is sent.
-        SparkFailed: the partition before was not sent for ten minutes. Nothing is sent.
+        SparkFailed: the partition before was not sent for wait_seconds. Nothing is sent.
         SenderRefused, StoreUnusable: the login may not send so.
         Transient, Terminal: the store failed, or its outbox refuses a row. Nothing is sent.
     """
@@ -162,11 +159,12 @@ def _may_send(cursor: Any, options: WriteOptions, partition: Partition, content:
     statement = f"select relaybox.record_partition({write}, {partition.number}, {quote_text(content)}, {count})"
     began = time.monotonic()
     while (said := one_row(cursor, statement)[0]) == "wait":
-        if time.monotonic() - began > WAIT_SECONDS:
+        if time.monotonic() - began > options.wait_seconds:
             raise SparkFailed(
-                f"store {options.store}: {partition} of sender {options.sender} waited {WAIT_SECONDS:g} s for the one "
+                f"store {options.store}: {partition} of sender {options.sender} waited {options.wait_seconds} s for the one "
                 "before, which this run has not sent. Nothing of it was sent.",
-                next_step="Run the write again: what was sent is not sent twice. If this repeats, write fewer partitions: coalesce().",
+                next_step="Run the write again: what was sent is not sent twice. If this repeats, give a higher wait_seconds where one "
+                "partition takes much longer than the next, or write fewer partitions: coalesce().",
             )
         time.sleep(_POLL_SECONDS)
     return bool(said == "send")

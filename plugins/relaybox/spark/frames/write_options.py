@@ -10,7 +10,9 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 
 from relaybox.spark.frames.options import refuse, refuse_secrets, require_service
 
-_KNOWN = ("store", "sender", "topic", "write_id", "numbered", "atomic", "checkpointlocation", "path")
+_KNOWN = ("store", "sender", "topic", "write_id", "numbered", "atomic", "wait_seconds", "checkpointlocation", "path")
+WAIT_SECONDS = 600
+"""For the partition before. Spark runs tasks in the order of partitions; one that failed and waits for a core holds up those after it."""
 _COLUMNS = {
     "topic": StringType(),
     "key": StringType(),
@@ -31,6 +33,7 @@ class WriteOptions:
         write_id: names a batch write: written once, however often it is run. None: a streaming query, which has an id of its own.
         numbered: the sender is declared gapless: messages get the next indexes of its counter.
         atomic: all partitions in one transaction, which the driver makes; so it holds the rows.
+        wait_seconds: how long a task waits for the partition before.
     """
 
     store: str
@@ -39,6 +42,7 @@ class WriteOptions:
     write_id: str | None
     numbered: bool
     atomic: bool = False
+    wait_seconds: int = WAIT_SECONDS
 
 
 def write_options(given: Mapping[str, str], schema: StructType, *, overwrite: bool, streaming: bool) -> WriteOptions:
@@ -53,7 +57,9 @@ def write_options(given: Mapping[str, str], schema: StructType, *, overwrite: bo
         raise refuse("an outbox is never overwritten.", 'Give .mode("append"), or .outputMode("append").')
     for name in options:
         if name not in _KNOWN:
-            raise refuse(f"a writer has no option {name}.", "Its options: store, sender, topic, write_id, numbered, atomic.")
+            raise refuse(
+                f"a writer has no option {name}.", "Its options: store, sender, topic, write_id, numbered, atomic, wait_seconds."
+            )
     required = ("store", "sender") if streaming else ("store", "sender", "write_id")
     for name in required:
         if not options.get(name):
@@ -67,6 +73,9 @@ def write_options(given: Mapping[str, str], schema: StructType, *, overwrite: bo
     for name in ("numbered", "atomic"):
         if options.get(name, "false") not in ("true", "false"):
             raise refuse(f"option {name} is {options[name]!r}.", "Give true or false.")
+    wait_seconds = options.get("wait_seconds", str(WAIT_SECONDS))
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", wait_seconds):
+        raise refuse(f"option wait_seconds is {wait_seconds!r}.", "Give a number of seconds, from 1 to 999999.")
     require_message_columns(schema)
     _require_one_topic(schema, has_topic="topic" in options)
     return WriteOptions(
@@ -76,6 +85,7 @@ def write_options(given: Mapping[str, str], schema: StructType, *, overwrite: bo
         write_id,
         numbered=options.get("numbered") == "true",
         atomic=options.get("atomic") == "true",
+        wait_seconds=int(wait_seconds),
     )
 
 
