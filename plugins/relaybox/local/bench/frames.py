@@ -251,7 +251,7 @@ def _take_turns(
             looked_at = time.process_time()  # to look through /proc is no work of the contestant
             used = CpuTimes.read().since(before)
             looking = time.process_time() - looked_at
-            turn = Turn(name, number, seconds, used.stores, used.jvm, used.python - looking)
+            turn = Turn(name, number, seconds, used.stores, used.jvm, max(0.0, used.python - looking))  # /proc counts in ticks
             progress.advance(task)
             if number != WARM_UP:
                 yield turn
