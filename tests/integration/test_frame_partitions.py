@@ -165,7 +165,7 @@ def test_g3_another_topic_or_another_column_is_no_repeat(world: World, other: di
 
 def test_a_task_waits_for_the_partition_before_as_long_as_it_is_told(world: World) -> None:
     with pytest.raises(
-        SparkFailed, match="partition 2 of write/w1 of sender job waited 1 s for the one before.* give a higher wait_seconds"
+        SparkFailed, match=r"partition 2 of write/w1 of sender job waited 1 s for the one before.* give a higher wait_seconds"
     ):
         send_partition(replace(OPTIONS, wait_seconds=1), replace(FIRST, number=1), batches("b"))
     assert sent(world) == []

@@ -61,6 +61,11 @@ def test_the_query_of_the_page_derives_the_same(page: World, tmp_path: Path) -> 
     assert json.loads(done.stdout) | {"schema": None} == {
         "route": ROUTE, "version": 1, "attempts": 1, "messages": 4, "derived": 2, "dead_letters": 0, "schema": None,
     }  # fmt: skip
+    assert answer["refused"] is None
+    document["routes"][ROUTE]["derive"]["sql"] = "select payload from flights"
+    page.path.write_text(yaml.safe_dump(document))
+    shown = relaybox(page, tmp_path, "derive", ROUTE, "--dry-run", "--json")
+    assert "version 1 of the derivation of route delays is sql with digest" in json.loads(shown.stdout)["refused"]
 
 
 def test_errors_are_json_too_and_name_the_next_step(page: World, tmp_path: Path) -> None:

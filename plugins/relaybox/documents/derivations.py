@@ -39,6 +39,8 @@ class DerivationPreviewDocument(Document):
     """Messages that it would send."""
     samples: list[dict[str, Any]]
     """The first of these, by column."""
+    refused: str | None
+    """Why a run would be refused now, such as another function under the same version."""
 
 
 class TrialDocument(Document):

@@ -27,6 +27,8 @@ def show_derived(done: Derived) -> None:
 def show_preview(preview: Preview) -> None:
     """What the function returned, with samples."""
     console = open_console()
+    if preview.refused is not None:
+        console.print(f"A run would be refused: {preview.refused}", style="yellow")
     if not preview.messages:
         console.print(
             f"{preview.route}, version {preview.version}: no message after stream position {preview.first_stream_position - 1}"

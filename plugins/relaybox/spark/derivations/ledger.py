@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from relaybox.errors import RelayboxError
+from relaybox.errors import DerivationChanged, RelayboxError
 from relaybox.stores.connections import connect
 from relaybox.stores.sessions import StoreSession
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from relaybox.spark.derivations.source import Source
 
 _BEGIN = "select derivation_id from relaybox_internal.begin_derivation(%s, %s, %s, %s, %s, %s, %s)"
+_REFUSE = """
+    select relaybox_internal.refuse_changed_derivation(n, %s, %s, %s, %s, %s)
+    from relaybox_internal.newest_derivation(%s) n where n.version >= %s
+"""
 _BEGIN_ATTEMPT = """
     select
         a.derivation_id, a.attempt, a.token, a.message_count, array(select lower(r) from unnest(a.stream_positions) r) as firsts,
@@ -100,6 +104,18 @@ class Ledger:
         found = self.session.row(_Ends, _NEXT, given | {"count": max_count})
         self.session.rollback()
         return found.first, found.last
+
+    def refusal(self, source: Source) -> DerivationChanged | None:
+        """Why a run would be refused now; None: it would not. Writes nothing."""
+        derivation = self.derivation
+        given = (derivation.version, derivation.stream, source.name, source.digest, derivation.changed_source == "refuse")
+        try:
+            self.session.execute(_REFUSE, *given, self.route.name, derivation.version)
+        except DerivationChanged as refused:
+            return refused
+        finally:
+            self.session.rollback()
+        return None
 
     def begin_attempt(self, max_count: int, begun_by: str) -> Attempt | None:
         """Fetches messages, and puts on record that this attempt derives from them; None: there are none. Ends the attempt before it.

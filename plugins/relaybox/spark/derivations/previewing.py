@@ -25,6 +25,7 @@ class Preview:
         messages: that the function got.
         derived: messages that it would send.
         samples: the first of these, by column.
+        refused: why a run would be refused now, whatever the function returns; None: it would not.
     """
 
     route: str
@@ -35,6 +36,7 @@ class Preview:
     messages: int
     derived: int
     samples: list[dict[str, Any]]
+    refused: str | None
 
 
 def preview(route: Route, derivation: Derivation, session: TaskSession, *, sample_count: int) -> Preview:
@@ -48,6 +50,7 @@ def preview(route: Route, derivation: Derivation, session: TaskSession, *, sampl
     with open_ledger(route, derivation) as ledger:
         derivation = ledger.derivation
         source = load_source(derivation, route=route.name)
+        refused = ledger.refusal(source)
         first, last = ledger.read_next(derivation.batch_rows)
     count, samples = 0, []
     if first <= last:
@@ -59,7 +62,17 @@ def preview(route: Route, derivation: Derivation, session: TaskSession, *, sampl
                 samples = [_shown(row.asDict()) for row in derived.limit(sample_count).collect()]
             finally:
                 derived.unpersist()
-    return Preview(route.name, derivation.version, source.name, first, last, max(0, last - first + 1), count, samples)
+    return Preview(
+        route.name,
+        derivation.version,
+        source.name,
+        first,
+        last,
+        max(0, last - first + 1),
+        count,
+        samples,
+        None if refused is None else str(refused),
+    )
 
 
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
