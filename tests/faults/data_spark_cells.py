@@ -296,8 +296,17 @@ def kill_executor(pause: Pause, application: subprocess.Popen[bytes]) -> None:
 
 
 def kill_driver(pause: Pause, application: subprocess.Popen[bytes]) -> None:
-    """SIGKILL of the driver; its JVM and its executors are left to themselves and must end, too."""
+    """SIGKILL of the driver; its JVM and its executors are left to themselves and must end, too.
+
+    The process that plans a streaming query outlives its JVM while it waits at the failpoint. Then it goes on alone, and ends.
+    """
     application.kill()
+    wait_until(
+        lambda: {*pause.processes()} <= {*pause.waiting()},
+        "all processes of the killed application have ended, but for those that wait",
+        deadline_seconds=120,
+    )
+    pause.release()
     wait_until(lambda: not pause.processes(), "no process of the killed application is left", deadline_seconds=120)
 
 
