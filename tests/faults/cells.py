@@ -75,7 +75,7 @@ ON_A_LOG: Mapping[str, tuple[str, ...]] = {
     "zombie": ("plan.locked", "plan.committing", "slice.accepted", "slice.committed", "publish.committing"),
     "crash_*": ("plan.committed", "slice.piping", "publish.committing", "confirm.committing"),
     "cut_commit_*": ("log_segments.*", "plan.*", "slice.*", "publish.*", "confirm.*", "settle.*"),
-    "break_stream_*": ("*",),
+    "break_stream_*": ("slice.*",),
 }
 """Cells run once more for a hop that reads a log; planning and reading differ there."""
 
