@@ -419,9 +419,7 @@ def test_g3_retention_keeps_the_attempt_that_reached_furthest(forgetful: Derived
 def test_retention_keeps_what_an_open_trial_is_compared_with(forgetful: DerivedWorld) -> None:
     world = forgetful.world
     settle_derived(forgetful)
-    begin = (
-        "select t.trial_id from relaybox_internal.begin_derivation_trial('delays', 2, 'flights', 'f', 'd', '5', '12', 'test') t"
-    )
+    begin = "select t.trial_id from relaybox_internal.begin_derivation_trial('delays', 2, 'flights', 'f', 'd', '5', '12', 'test', false) t"
     trial_id = world.value(STORE, begin)
     assert retain(forgetful) == 1
     assert [number for number, *_ in forgetful.attempts()][:2] == [2, 3]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg2
 import pyarrow as pa
 import pytest
 
@@ -23,7 +24,7 @@ from relaybox.spark.frames.write_options import WriteOptions
 from tests.support.killed_child import kill_at
 from tests.support.services import break_service
 from tests.support.streams import STREAM
-from tests.support.world import World
+from tests.support.world import World, wait_until
 
 OUTBOX = "airline"
 SENT = "select payload from relaybox.outbox order by seq"
@@ -161,6 +162,33 @@ def test_g3_another_topic_or_another_column_is_no_repeat(world: World, other: di
     send_partition(OPTIONS, FIRST, rows(["payload", "key"]))
     with pytest.raises(PutChanged):
         send_partition(replace(OPTIONS, topic=other.get("topic", STREAM)), FIRST, rows(other.get("names", ["payload", "key"])))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_run_with_fewer_partitions_does_not_complete_a_write_beside_one_that_sends_more(world: World, number: int) -> None:
+    """It waits for the open transaction, and is refused. The other way round the later partition is."""
+    complete = "select relaybox.complete_write('job', %s, %s, %s)"
+    record = "select relaybox.record_partition('job', %s, %s, %s, 'x', 1)"
+    for before in range(number):
+        send_partition(OPTIONS, replace(FIRST, number=before), batches("a"))
+    with world.session(OUTBOX) as sending, ThreadPoolExecutor(1) as pool:
+        with sending.cursor() as cursor:
+            cursor.execute(record, (FIRST.write_id, FIRST.run, number))
+            assert cursor.fetchone() == ("send",)
+        completing = pool.submit(world.query, OUTBOX, complete, FIRST.write_id, ANOTHER_RUN, number)
+        waiting = "select count(*) > 0 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        wait_until(lambda: world.value(OUTBOX, waiting), "the run with fewer partitions waits")
+        sending.commit()
+        with pytest.raises(psycopg2.Error, match=rf"has {number + 1} partitions, this run has {number}"):
+            completing.result()
+    with world.session(OUTBOX) as completing_first, ThreadPoolExecutor(1) as pool:
+        with completing_first.cursor() as cursor:
+            cursor.execute(complete, (FIRST.write_id, FIRST.run, number + 1))
+        more = pool.submit(world.query, OUTBOX, record, FIRST.write_id, FIRST.run, number + 1)
+        wait_until(lambda: world.value(OUTBOX, waiting), "the run with more partitions waits")
+        completing_first.commit()
+        with pytest.raises(psycopg2.Error, match=f"is complete with {number + 1} partitions; this is partition {number + 2}"):
+            more.result()
 
 
 def test_a_task_waits_for_the_partition_before_as_long_as_it_is_told(world: World) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from relaybox.spark.archive import SparkArchive
 from relaybox.spark.frames.arrow_copy import read_messages
 from relaybox.spark.frames.columns import SCHEMA
 from relaybox.spark.frames.detached_rows import DetachedRows
+from relaybox.spark.frames.ranges import PinnedMessage, pin_message, require_message
 from relaybox.spark.tasks import ContextSession
 from tests.spark.frames import ODD, Batch, noting, positions, reading, run, serve, stored
 from tests.support.object_store import BUCKET, running_object_store
@@ -213,6 +215,20 @@ def test_files_that_are_gone_when_a_task_opens_them_are_asked_for_again(
     batches = read_messages(STORE, STREAM, 1, 40, columns=SCHEMA, only={})
     assert [at for batch in batches for at in batch.column(0).to_pylist()] == list(range(1, 41))
     assert attached == [4]
+
+
+def test_g11_a_pinned_message_is_compared_with_that_of_the_files(frames: SparkSession, detaching: Detaching) -> None:
+    """A store that was restored, has grown since, and has detached what is new: else a query reads on in the other history."""
+    detaching.send(30)
+    frame = reading(frames, through="12")
+    assert frame.count() == 12
+    row = pin_message(STORE, STREAM, 12)
+    assert detaching.detach()
+    assert frame.count() == 12
+    assert pin_message(STORE, STREAM, 12) == row
+    require_message(STORE, STREAM, row)
+    with pytest.raises(errors.HistoryLost, match=r"stream position 12 has message .* other messages have arrived since"):
+        require_message(STORE, STREAM, PinnedMessage(12, str(uuid.uuid4())))
 
 
 def test_a_first_message_that_is_detached_before_it_is_read_is_not_passed_over(detaching: Detaching) -> None:

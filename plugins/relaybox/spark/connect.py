@@ -223,11 +223,17 @@ def connect_session(address: str, task_try: TaskTry, conf: Mapping[str, str]) ->
         ) from error
 
 
+def with_session(address: str, session_id: str) -> str:
+    """The address of a server with the id of a session: parameters follow a path, which people leave out."""
+    path = "" if "/" in address.removeprefix("sc://") else "/"
+    return f"{address}{path};session_id={session_id}"
+
+
 def _open(address: str, server: str, task_try: TaskTry) -> ConnectSession:
     """The first session of this try that is not closed: a try that ran twice has more than one."""
     for ordinal in range(_MANY_SESSIONS):
         patience = _Patience(server)
-        builder = DefaultChannelBuilder(f"{address};session_id={task_try.session_id(ordinal)}", _CHANNEL_OPTIONS)
+        builder = DefaultChannelBuilder(with_session(address, task_try.session_id(ordinal)), _CHANNEL_OPTIONS)
         session = SparkSession.builder.channelBuilder(builder).create()
         session.client.set_retry_policies([patience])
         try:

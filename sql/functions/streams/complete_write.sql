@@ -17,6 +17,24 @@ begin
         complete_write.sender, complete_write.write_id, complete_write.run,
         complete_write.partition_count, 0
     );
+    if complete_write.partition_count = 0 then
+        -- waits for a run that sends a first partition
+        insert into relaybox_internal.frame_partition (
+            sender, write_id, partition, content, message_count, run
+        )
+        values (complete_write.sender, complete_write.write_id, 0, 'none', 0, complete_write.run)
+        on conflict do nothing;
+        if found then
+            delete from relaybox_internal.frame_partition p
+            where p.sender = complete_write.sender and p.write_id = complete_write.write_id
+                and p.partition = 0;
+        end if;
+    else
+        perform from relaybox_internal.frame_partition p
+        where p.sender = complete_write.sender and p.write_id = complete_write.write_id
+            and p.partition = complete_write.partition_count - 1
+        for update; -- waits for a run that sends the partition after the last one
+    end if;
     select count(*) into recorded_count from relaybox_internal.frame_partition p
     where p.sender = complete_write.sender and p.write_id = complete_write.write_id
         and p.partition >= 0;

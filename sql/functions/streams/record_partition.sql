@@ -16,6 +16,7 @@ as $$
 declare
     recorded relaybox_internal.frame_partition;
     complete_count bigint;
+    is_new boolean;
 begin
     set local synchronous_commit = on;
     perform relaybox_internal.require_frame_write(
@@ -38,6 +39,23 @@ begin
     ) then
         return 'wait';
     end if;
+    perform from relaybox_internal.frame_partition p
+    where p.sender = record_partition.sender and p.write_id = record_partition.write_id
+        and p.partition = record_partition.partition - 1
+    for key share; -- complete_write() of another run, with fewer partitions, waits for this one
+    insert into relaybox_internal.frame_partition (
+        sender, write_id, partition, content, message_count, run
+    )
+    values (
+        record_partition.sender, record_partition.write_id, record_partition.partition,
+        record_partition.content, record_partition.message_count, record_partition.run
+    )
+    on conflict do nothing;
+    is_new := found;
+    -- a statement of its own: it sees what was committed while the ones above waited
+    select p.message_count into complete_count from relaybox_internal.frame_partition p
+    where p.sender = record_partition.sender and p.write_id = record_partition.write_id
+        and p.partition = -1;
     if record_partition.partition >= complete_count then
         raise exception using errcode = 'RB024',
             message = format(
@@ -47,15 +65,7 @@ begin
             ),
             hint = 'Nothing of it was sent now. Send new messages under another write_id.';
     end if;
-    insert into relaybox_internal.frame_partition (
-        sender, write_id, partition, content, message_count, run
-    )
-    values (
-        record_partition.sender, record_partition.write_id, record_partition.partition,
-        record_partition.content, record_partition.message_count, record_partition.run
-    )
-    on conflict do nothing;
-    if found then
+    if is_new then
         return 'send';
     end if;
     update relaybox_internal.frame_partition p set run = record_partition.run

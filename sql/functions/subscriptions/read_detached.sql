@@ -64,6 +64,12 @@ begin
     through := least(
         source.first_kept_stream_position - 1, after_stream_position + max_count
     );
+    if (select s.bind_topics from relaybox_internal.store s) then
+        -- of the messages that are here: those in files are given to whoever reaches the files
+        perform relaybox_internal.require_delivered_topics(
+            source.stream_id, after_stream_position, through
+        );
+    end if;
     for delivery_run in
         select r.* from relaybox_internal.list_delivery_runs(
             source.stream_id, after_stream_position, through

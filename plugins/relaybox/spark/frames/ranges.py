@@ -7,8 +7,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
 
 from relaybox.errors import Detached, HistoryLost, NoLongerKept
+from relaybox.spark.frames.arrow_copy import read_messages
+from relaybox.spark.frames.columns import SCHEMA
 from relaybox.spark.frames.logins import login_of
 from relaybox.stores.connections import connect
 from relaybox.stores.sessions import StoreSession
@@ -42,7 +45,7 @@ class StreamPartition(InputPartition):
     """What one task reads: a range of stream positions, both ends included, of the store with this id.
 
     Attributes:
-        pinned: the last message of the query, which the store must still have when the task has read; None: it was not kept as a row.
+        pinned: the last message of the query, which the store must still have when the task has read; None: it was not kept.
     """
 
     store_id: str
@@ -108,19 +111,31 @@ def require_range(store: str, stream: str, store_id: str, first: int, last: int)
 
 
 def pin_message(store: str, stream: str, position: int) -> PinnedMessage | None:
-    """The message at a stream position; None if the store does not keep it as a row, or there is none. One session, one statement.
+    """The message at a stream position, a detached one from its files; None if it is not kept, or there is none.
 
     Raises:
         UnknownStream, TopicNotGranted, Transient, Terminal: as pin_range().
+        ContentDiffers, FilesFailed: it is detached, and its files were changed or can't be read.
     """
     if position < 1:
         return None
     with _session(store, f"reading stream position {position} of stream {stream}") as session:
         try:
             found = session.row_if_any(PinnedMessage, _MESSAGE, stream, position - 1)
-        except (NoLongerKept, Detached):
+        except NoLongerKept:
             return None
+        except Detached:
+            return _pin_in_files(store, stream, position)
     return None if found is None or found.stream_position != position else found
+
+
+def _pin_in_files(store: str, stream: str, position: int) -> PinnedMessage | None:
+    columns = StructType([SCHEMA["message_id"]])
+    try:
+        batches = list(read_messages(store, stream, position, position, columns=columns, only={}))
+    except NoLongerKept:
+        return None
+    return next((PinnedMessage(position, batch.column(0)[0].as_py()) for batch in batches if batch.num_rows), None)
 
 
 def require_message(store: str, stream: str, pinned: PinnedMessage | None) -> None:
