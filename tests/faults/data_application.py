@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FRAME_SENDER, FRAME_MESSAGES, FRAME_PARTITIONS = "frame", 400, 4
-QUERY_SENDER, QUERY_TOPIC, SUBSCRIPTION = "query", "echo", "lake"
+QUERY_SENDER, QUERY_TOPIC, SUBSCRIPTION, QUERY_BATCH_MESSAGES = "query", "echo", "lake", 100
 EXPORT = "flights_lake"
 
 
@@ -48,7 +48,7 @@ def run_frame(spark: SparkSession, _: Path) -> None:
 def run_query(spark: SparkSession, directory: Path) -> None:
     """What the stream has becomes messages of another sender, in micro-batches; a subscription acknowledges them."""
     reader = spark.readStream.format("relaybox").option("store", "hub").option("stream", "flights")
-    frame: DataFrame = reader.option("max_messages_per_batch", 100).option("subscription", SUBSCRIPTION).load()
+    frame: DataFrame = reader.option("max_messages_per_batch", QUERY_BATCH_MESSAGES).option("subscription", SUBSCRIPTION).load()
     writer = frame.select("key", "payload").writeStream.format("relaybox").option("store", "hub").option("sender", QUERY_SENDER)
     writer = writer.option("topic", QUERY_TOPIC).option("checkpointLocation", str(directory / "checkpoint"))
     query = writer.trigger(availableNow=True).start()

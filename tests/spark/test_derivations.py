@@ -332,6 +332,17 @@ def test_a_module_that_is_changed_during_a_run_stops_it(frames: SparkSession, de
     assert delays.sent() == ["old"] * 5
 
 
+def test_a_module_that_is_removed_during_a_run_stops_it(frames: SparkSession, delays: DerivedWorld, edited: Path) -> None:
+    """With row_errors: dead_letter too, no message becomes a dead letter: it says nothing of one."""
+    deliver(delays.world, 12)
+    delays.configure(**{"with": f"{edited.stem}:made", "batch_rows": 5, "row_errors": "dead_letter"})
+    remove = lambda _: edited.unlink()  # noqa: E731
+    with pytest.raises(DerivationChanged, match=r"route delays: the text of edited_\S+ at \S+ can't be read any more"):
+        derive(delays.route, delays.derivation, ContextSession(frames.sparkContext), recorded_by="test", progress=remove)
+    assert delays.sent() == ["old"] * 5
+    assert delays.world.query(STORE, "select from relaybox.dead_letters") == []
+
+
 def test_g3_a_module_that_is_changed_while_spark_derives_sends_nothing(
     frames: SparkSession, delays: DerivedWorld, edited: Path
 ) -> None:

@@ -1,7 +1,8 @@
 -- The open trial of a route, which begins it if there is none: the range is pinned, from start_ (by
 -- default the first message that the store keeps) through through_, and within what the newest
--- version has derived from, after what only an older one has. Locks the row of the newest version. Raises RB025 if the route has no
--- version, this or a higher one, another stream, or an open trial of another version, source or range;
+-- version has derived from, after what only an older one has. Locks the row of the newest version.
+-- Raises RB025 if the route has no version, this or a higher one, another stream, or an open trial of
+-- another version, source or range;
 -- RB036 if the version has derived from no message of the range, or (once) if a trial on which begun_by_
 -- worked has ended: begun_by_ is one run then; and what relaybox.stream_range() raises.
 create or replace function relaybox_internal.begin_derivation_trial(
@@ -16,7 +17,7 @@ declare
     trial relaybox_internal.derivation_trial;
     first_ bigint;
     last_ bigint;
-    of_older bigint; -- the last stream position of the range that an older version has derived from, and this one has not
+    of_older bigint; -- the last stream position of the range of which only an older version derived
     derived int8range; -- from the first to the last message that the newest version has derived from
 begin
     if newest.version is null then

@@ -3,8 +3,9 @@
 -- this run has not yet sent, or found sent, the partition before. So a run whose partitions differ
 -- from those of an earlier run sends nothing after the first that differs. Of two runs at once the
 -- one that was later at a partition goes on, and the other one waits until it has completed the
--- write. Waits for an open transaction of the same partition. Raises RB023 (a sender of another role), RB024 (other
--- messages, or the write is complete without this partition), RB036 (an argument).
+-- write. Waits for an open transaction of the same partition. Raises RB023 (a sender of another
+-- role), RB024 (other messages, or the write is complete without this partition), RB036 (an
+-- argument).
 create or replace function relaybox.record_partition(
     sender text, write_id text, run uuid, partition integer, content text, message_count bigint
 )

@@ -39,7 +39,14 @@ class SourceText:
         Raises:
             DerivationChanged: with the machine.
         """
-        found = _digest_of_modules(self.modules)
+        try:
+            found = _digest_of_modules(self.modules)
+        except OSError as error:
+            raise DerivationChanged(
+                f"route {route}: the text of {' and '.join(self.modules)} at {socket.gethostname()} can't be read any more: {error}. "
+                "Nothing of this attempt was sent.",
+                next_step="Put it back on each machine, and run it again.",
+            ) from error
         if found is not None and found != self.digest:
             raise DerivationChanged(
                 f"route {route}: the text of {' and '.join(self.modules)} at {socket.gethostname()} has digest {found[:12]}, and this run "

@@ -11,6 +11,8 @@ import adbc_driver_postgresql  # type: ignore[import-untyped]  # noqa: F401
 from pyspark.daemon import manager
 
 import relaybox.spark.frames.source  # noqa: F401
+from relaybox.spark.worker_errors import tell_encodable_errors
 
 if __name__ == "__main__":
+    tell_encodable_errors()
     manager()
