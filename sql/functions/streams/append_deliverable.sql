@@ -14,39 +14,50 @@ declare
         select count(*) > 1
         from relaybox_internal.stream_log l where l.stream_id = stream_.stream_id
     );
-    has_in_order boolean := exists (select from pg_temp.decision_sender where is_in_order);
     delivered_count bigint;
 begin
-    with numbered as (
-        select r.log_id, r.log_position,
-            row_number() over (
-                order by r.release_seq,
-                    case when stream_.delivery_order = 'causal' then 0 else r.epoch end,
-                    r.release_rank, r.arrival_seq
-            ) as n
+    with released as (
+        select r.log_id, r.log_position
         from relaybox_internal.list_released(
-            log_id_, first_position, last_position, stream_.arrival_seq + 1, has_in_order
+            log_id_, first_position, stream_.arrival_seq + 1
         ) r
+        order by r.release_seq,
+            case when stream_.delivery_order = 'causal' then 0 else r.epoch end,
+            r.release_rank, r.arrival_seq
     ), islands as (
         -- a row of relaybox_internal.delivery names one log, and most streams have only one
-        select n.*, 0 as island from numbered n where not has_several_logs
+        select log_id_ as log_id, 1::bigint as first_n, array_agg(r.log_position) as log_positions
+        from released r where not has_several_logs
         union all
-        select n.*, n.n - row_number() over (partition by n.log_id order by n.n)
-        from numbered n where has_several_logs
-    ), blocks as (
-        select i.log_id, i.island, (i.n - 1) / 1000 as block, min(i.n) as first_n,
-            max(i.n) as last_n, array_agg(i.log_position order by i.n) as log_positions
+        select n.log_id, min(n.n), array_agg(n.log_position order by n.n)
+        from (
+            select m.*, m.n - row_number() over (partition by m.log_id order by m.n) as island
+            from (
+                select r.*, row_number() over () as n from released r where has_several_logs
+            ) m
+        ) n
+        group by n.log_id, n.island
+    ), blocks as materialized (
+        -- else each block would be sorted with the whole array that it is cut from
+        select i.log_id, i.first_n + p as first_n,
+            i.log_positions[p + 1:least(p + 1000, cardinality(i.log_positions))] as log_positions
         from islands i
-        group by i.log_id, i.island, (i.n - 1) / 1000
+        cross join lateral generate_series(0, cardinality(i.log_positions) - 1, 1000) p
     ), shaped as (
-        select b.*, b.log_positions[1] as first_position,
+        select b.*, b.first_n + cardinality(b.log_positions) - 1 as last_n,
+            b.log_positions[1] as first_position,
             b.log_positions[cardinality(b.log_positions)] as last_position,
-            b.log_positions = array(
-                select p
-                from generate_series(
-                    b.log_positions[1], b.log_positions[1] + cardinality(b.log_positions) - 1
-                ) p
-            ) as is_run
+            case
+                when b.log_positions[cardinality(b.log_positions)] - b.log_positions[1]
+                    = cardinality(b.log_positions) - 1
+                    then b.log_positions = array(
+                        select p
+                        from generate_series(
+                            b.log_positions[1], b.log_positions[cardinality(b.log_positions)]
+                        ) p
+                    )
+                else false
+            end as is_run
         from blocks b
     ), joined as (
         select s.*,

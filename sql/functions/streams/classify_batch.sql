@@ -1,5 +1,6 @@
--- Classifies a range of a log as far as needed: first its senders, then every message of those that
--- do not bring their messages in order.
+-- Classifies a range of a log as far as needed: first its senders, then the messages of those that do
+-- not bring their messages in order. Of most of these only the sequence is in question: they are
+-- sorted. The messages of the others are classified one by one.
 create or replace function relaybox_internal.classify_batch(
     stream_ relaybox_internal.stream, input_log relaybox_internal.stream_log, batch_ bigint,
     first_position bigint, last_position bigint
@@ -28,6 +29,15 @@ begin
         and not exists (select from pg_temp.decision_sender where not is_in_order)
     then
         return;
+    end if;
+    perform relaybox_internal.list_batch_indexes(
+        input_log.log_id, first_position, last_position
+    );
+    perform relaybox_internal.find_epoch_ends(stream_, input_log, first_position, last_position);
+    if stream_.delivery_order = 'fifo' and not stream_.recheck
+        and not exists (select from pg_temp.repeated_id)
+    then
+        perform relaybox_internal.sort_senders(stream_, input_log, first_position);
     end if;
     if stream_.delivery_order in ('none', 'total') then
         perform relaybox_internal.find_seen_indexes(input_log.log_id, reads_from, last_position);

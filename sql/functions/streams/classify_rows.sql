@@ -28,10 +28,16 @@ declare
     has_resumed boolean := exists (
         select from pg_temp.decision_sender where resumes_after is not null
     );
-    has_ended boolean;
+    has_ended boolean := exists (select from pg_temp.epoch_end);
 begin
-    perform relaybox_internal.find_epoch_ends(stream_, input_log, first_position, last_position);
-    has_ended := exists (select from pg_temp.epoch_end);
+    if not exists (
+        select from pg_temp.decision_sender b
+        where not b.is_in_order and not b.is_stalled
+            and not exists (select from pg_temp.sorted_sender s where s.sender_id = b.sender_id)
+    ) and not has_ended and not stream_.recheck
+    then
+        return;
+    end if;
     with examined as (
         select a.* from relaybox_internal.list_arrived(
             input_log.log_id, first_position, last_position, seq_shift, waits_for_earlier,

@@ -48,4 +48,5 @@ as $$
     join pg_temp.decision_sender b on b.sender = l.sender and b.epoch = l.epoch
     where l.log_id = log_id_ and l.log_position >= from_position
         and l.log_position <= through_position and not b.is_in_order and not b.is_stalled
+        and not exists (select from pg_temp.sorted_sender s where s.sender_id = b.sender_id)
 $$;

@@ -21,4 +21,5 @@ as $$
             from pg_temp.decision_sender b where b.sender_id = h.sender_id and not b.is_in_order
         )
     )
+        and not exists (select from pg_temp.sorted_sender o where o.sender_id = h.sender_id)
 $$;

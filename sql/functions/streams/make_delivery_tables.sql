@@ -9,12 +9,17 @@ begin
     if to_regclass('pg_temp.decision_sender') is null then
         perform relaybox_internal.create_delivery_tables();
         perform relaybox_internal.create_clock_tables();
+        perform relaybox_internal.create_sorting_tables();
         return;
+    end if;
+    -- a session may have the others from before init brought these
+    if to_regclass('pg_temp.sorted_sender') is null then
+        perform relaybox_internal.create_sorting_tables();
     end if;
     for name in
         select t.name from unnest(array[
             'decision_sender', 'classified', 'epoch_end', 'repeated_id', 'already_seen',
-            'repeated_index', 'sender_without_gap',
+            'repeated_index', 'sender_without_gap', 'arrived_sender', 'sorted_sender',
             'causal_message', 'named_sender', 'unmet_cause', 'release_order'
         ]) t (name)
         where pg_relation_size(('pg_temp.' || t.name)::regclass) > 0

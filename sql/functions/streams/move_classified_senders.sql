@@ -1,5 +1,5 @@
--- Updates the senders whose messages were classified one by one: when their epoch began, where
--- their indexes are, and, in an order that waits for earlier indexes, how far they have come.
+-- Updates the senders that were sorted or classified: when their epoch began, where their indexes
+-- are, and, in an order that waits for earlier indexes, how far they have come.
 create or replace function relaybox_internal.move_classified_senders(waits_for_earlier boolean)
 returns void
 language plpgsql volatile
@@ -18,14 +18,26 @@ begin
         -- set aside before its turn: its turn must not be waited for
         skipped = s.skipped + coalesce(c.set_aside_early, '{}')
     from (
-        select j.sender_id, min(j.arrival_seq) as first_seq,
-            max(j.index) filter (where j.release_seq is not null) as last_released,
-            min(j.index) as first_index, max(j.index) as last_index,
-            min(j.log_position) as first_position, max(j.log_position) as last_position,
-            range_agg(int8range(j.index, j.index + 1)) filter (
-                where j.release_seq is null and j.outcome is not null
-            ) as set_aside_early
-        from pg_temp.classified j where j.is_indexed group by j.sender_id
+        select m.sender_id, min(m.first_seq) as first_seq, max(m.last_released) as last_released,
+            min(m.first_index) as first_index, max(m.last_index) as last_index,
+            min(m.first_position) as first_position, max(m.last_position) as last_position,
+            range_agg(m.set_aside_early) as set_aside_early
+        from (
+            select j.sender_id, j.arrival_seq as first_seq,
+                case when j.release_seq is not null then j.index end as last_released,
+                j.index as first_index, j.index as last_index, j.log_position as first_position,
+                j.log_position as last_position,
+                case
+                    when j.release_seq is null and j.outcome is not null
+                        then int8range(j.index, j.index + 1)
+                end as set_aside_early
+            from pg_temp.classified j where j.is_indexed
+            union all
+            select o.sender_id, o.first_seq, o.last_released, o.first_index, o.last_index,
+                o.first_position, o.last_position, null
+            from pg_temp.sorted_sender o where o.first_seq is not null
+        ) m
+        group by m.sender_id
     ) c
     where s.sender_id = c.sender_id;
 end

@@ -7,6 +7,8 @@ begin
     delete from relaybox_internal.held h using pg_temp.classified j
     where not j.is_new and (j.release_seq is not null or j.outcome is not null)
         and h.log_id = j.log_id and h.log_position = j.log_position;
+    delete from relaybox_internal.held h using pg_temp.sorted_sender o
+    where h.sender_id = o.sender_id and h.index <= o.last_released;
     insert into relaybox_internal.held (
         log_id, log_position, stream_id, sender_id, index, arrival_seq
     )

@@ -21,7 +21,11 @@ begin
         from relaybox_internal.sender_state o
         left join relaybox_internal.held h on h.sender_id = o.sender_id
         where o.stream_id = stream.stream_id and o.stalled_after is null
-            and o.sender_id in (select j.sender_id from pg_temp.classified j)
+            and o.sender_id in (
+                select j.sender_id from pg_temp.classified j
+                union all
+                select d.sender_id from pg_temp.sorted_sender d
+            )
         group by o.sender_id
     ) counted
     where s.sender_id = counted.sender_id;
