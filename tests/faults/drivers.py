@@ -173,13 +173,14 @@ def drive(mission: Mission) -> Outcome:
                 reanchor_hop(hop, routes, recorded_by=name, reason="a fault was tested", dry_run=False)
             elif mission.repair == "attest":
                 attest_store(hop.source, routes, recorded_by=name, reason="a fault was tested")
-            summary = transfer_hop(
-                hop,
-                ThreadRunner(THREADS),
-                recorded_by=name,
-                linger_seconds=LINGER_SECONDS if mission.at_most_seconds else 0.0,
-                linger_at_most_seconds=mission.at_most_seconds,
-            )
+            with ThreadRunner(THREADS) as runner:
+                summary = transfer_hop(
+                    hop,
+                    runner,
+                    recorded_by=name,
+                    linger_seconds=LINGER_SECONDS if mission.at_most_seconds else 0.0,
+                    linger_at_most_seconds=mission.at_most_seconds,
+                )
             settle_hop(routes.route(hop.route), hop, recorded_by=name)
     except errors.RelayboxError as error:
         return Outcome(error=f"{type(error).__name__}: {error}", is_transient=isinstance(error, errors.Transient))

@@ -225,6 +225,8 @@ ALLOWED = {
     "retention/segments.py _count psycopg2.errors.LockNotAvailable": "a hop that is busy is left for the next run",
     "routes/file.py _ValueReader._scalar ValueError": "recorded as a problem of the file",
     "hops/progress.py _report RelayboxError": "a line of the log is left out: the copy itself tells what is wrong with the store",
+    "hops/slice_sessions.py SliceSessions._take StoreUnreachable": "a new session takes its place, and tells what is wrong with the store",
+    "hops/slice_sessions.py _ends_transaction StoreUnreachable": "the session is not kept; its slice is committed",
     "hops/transfer.py _Run._plan errors.PlanRefused": "confirms and plans again, three times; the fourth is told",
 }
 """Handlers that neither raise nor look at what they caught, and why that is right."""

@@ -149,7 +149,8 @@ class World:
         )
 
     def transfer(self, hop: Hop | None = None, **options: Any) -> TransferSummary:
-        return transfer_hop(hop or self.first_hop, ThreadRunner(2), recorded_by="test", **options)
+        with ThreadRunner(2) as runner:
+            return transfer_hop(hop or self.first_hop, runner, recorded_by="test", **options)
 
     def transfer_all(self) -> None:
         for hop in self.route.hops:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 import typer
 
 from relaybox import cli
-from relaybox.cli.app import GROUPS, app
+from relaybox.cli.app import MODULES, app, load_commands, name_section
 from relaybox.documents.answers import ANSWERS
 from relaybox.documents.errors import ErrorDocument
 from tests.support.cli import commands, invoke
@@ -102,33 +103,62 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
     assert "Exit codes: 0 success; 1 verify found a defect, doctor an error, or reanchor or rebuild work; 2 wrong usage" in help_
 
 
-def test_the_groups_of_the_help_are_the_modules_of_the_commands() -> None:
-    """One to one: a panel of `relaybox --help` is a module of relaybox.cli; a group such as `senders` has a panel of its own."""
-    shown, defined = set(), set()
-    for command in typer.main.get_command(app).commands.values():
+def test_the_sections_of_the_help_are_the_modules_of_the_commands() -> None:
+    """One to one: a section of `relaybox --help` is a module of relaybox.cli; a group such as `senders` has a section of its own."""
+    for name, command in typer.main.get_command(app).commands.items():
         leaves = getattr(command, "commands", {"": command}).values()
         modules = {inspect.unwrap(leaf.callback).__module__.removeprefix("relaybox.cli.") for leaf in leaves}
-        assert {command.rich_help_panel} == {module.replace("_", " ").capitalize() for module in modules}
-        shown.add(command.rich_help_panel)
-        defined |= modules
+        assert modules == {module for module, commands in MODULES.items() if name in commands}
     files = {path.stem for path in Path(cli.__file__).parent.glob("*.py") if ".command(" in path.read_text(encoding="utf-8")}
-    assert defined == files
-    assert re.findall(r"^╭─ (.+?) ─", invoke("--help").stdout, flags=re.MULTILINE)[1:] == list(dict.fromkeys(_panels()))
-    assert set(_panels()) == shown
+    assert set(MODULES) == files
+    sections = re.findall(r"^(\S.*):$", invoke("--help").stdout, flags=re.MULTILINE)
+    assert sections == ["Options", *map(name_section, MODULES)]
 
 
-def _panels() -> list[str]:
-    return [group.__name__.rpartition(".")[2].replace("_", " ").capitalize() for group in GROUPS]
+def test_no_command_of_a_module_is_missing_in_the_list() -> None:
+    """A command that a module has and MODULES has not could not be run."""
+    for module, names in MODULES.items():
+        assert tuple(load_commands(module)) == names
 
 
-def test_help_loads_no_driver_no_configuration_and_no_engine() -> None:
-    """So that it answers at once."""
-    script = (
-        "import sys; from relaybox.cli.app import app; app(['--help'], standalone_mode=False); "
-        "print(sorted({'psycopg2', 'yaml', 'sqlalchemy', 'airflow', 'pyspark', 'relaybox.routes'} & set(sys.modules)))"
+def test_help_loads_no_driver_no_configuration_no_engine_and_no_terminal_library() -> None:
+    """So that it answers at once: pydantic and rich take as long as all the rest."""
+    assert (
+        _loaded(["--help"]) & {"psycopg2", "yaml", "sqlalchemy", "airflow", "pyspark", "pydantic", "rich", "relaybox.routes"}
+        == set()
     )
-    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=patience(60), check=True)
-    assert finished.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_command_loads_no_other_command() -> None:
+    loaded = _loaded(["status", "--help"])
+    assert {f"relaybox.cli.{module}" for module in MODULES} & loaded == {"relaybox.cli.monitoring"}
+    assert loaded & {"psycopg2", "yaml", "rich", "relaybox.routes"} == set()
+
+
+def test_status_loads_what_it_prints_and_no_json_documents(tmp_path: Path) -> None:
+    """It is typed often, so it shows a table without what the other commands need."""
+    file = tmp_path / "relaybox.yaml"
+    file.write_text("stores: {a: {}, b: {}}\nroutes: {r: {topics: [r], path: [a, b]}}\n", encoding="utf-8")
+    loaded = _loaded(["--config", str(file), "status"])
+    assert {"psycopg2", "relaybox.monitoring.status", "relaybox.cli.terminal.monitoring"} <= loaded
+    assert loaded & {"rich.markdown", "rich.traceback", "markdown_it", "relaybox.documents", "airflow", "pyspark"} == set()
+
+
+def _loaded(arguments: list[str]) -> set[str]:
+    """Names of the modules that a command has loaded when it ends, in a process of its own. Its stores do not exist."""
+    script = (
+        "import sys\nfrom relaybox.cli.app import app\n"
+        f"try:\n    app({arguments!r})\nexcept SystemExit:\n    pass\nprint(' '.join(sorted(sys.modules)))"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
+        check=True,
+        env={**os.environ, "PGSERVICEFILE": os.devnull},
+    )
+    return set(finished.stdout.splitlines()[-1].split())
 
 
 @pytest.mark.parametrize(

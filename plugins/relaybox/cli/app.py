@@ -1,62 +1,102 @@
-"""The command line: the options in front of the command, and the groups of commands, each of them a module."""
+"""The command line: the options in front of the command, and which module has which command.
+
+A module is imported when one of its commands runs, or when the help of all commands is shown.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from relaybox.cli import (
-    bench,
-    consumers,
-    dead_letters,
-    demo,
-    derivations,
-    doctor,
-    holdback,
-    lake,
-    monitoring,
-    operators,
-    recovery,
-    retention,
-    retry_plan,
-    senders,
-    stores,
-    subscriptions,
-    topics,
-    transfer,
-    trials,
-    verification,
-)
 from relaybox.cli.exits import CommandGroup, Settings
 
-GROUPS = (
-    *(
-        stores,
-        doctor,
-        transfer,
-        derivations,
-        trials,
-        lake,
-        monitoring,
-        verification,
-        subscriptions,
-        operators,
-        topics,
-        consumers,
-        dead_letters,
-        senders,
-        holdback,
-    ),
-    *(retention, recovery, retry_plan, demo, bench),
-)
-"""In the order of `relaybox --help`, which shows the commands of each module under its name."""
+MODULES: dict[str, tuple[str, ...]] = {
+    "stores": ("init", "version"),
+    "doctor": ("doctor",),
+    "transfer": ("transfer", "confirm"),
+    "derivations": ("derive",),
+    "trials": ("trials",),
+    "lake": ("export", "verify-lake"),
+    "monitoring": ("status", "where", "metrics"),
+    "verification": ("verify",),
+    "subscriptions": ("subscriptions",),
+    "operators": ("operators",),
+    "topics": ("topics",),
+    "consumers": ("consume", "replay"),
+    "dead_letters": ("dead-letters",),
+    "senders": ("senders",),
+    "holdback": ("holdback", "skip"),
+    "retention": ("retention", "attach", "retire"),
+    "recovery": ("reanchor", "attest", "rebuild"),
+    "retry_plan": ("plan-retries",),
+    "demo": ("demo",),
+    "bench": ("bench",),
+}
+"""The modules of relaybox.cli and their commands, in the order of `relaybox --help`, which has a section per module."""
+
+
+def name_section(module: str) -> str:
+    """The title of a module's section."""
+    return module.replace("_", " ").capitalize()
+
+
+class _Commands(MutableMapping[str, Any]):
+    """The commands by name. A command is made of its function when it is asked for."""
+
+    def __init__(self) -> None:
+        self._modules = {command: module for module, commands in MODULES.items() for command in commands}
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded |= load_commands(self._modules[name])
+        return self._loaded[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._loaded[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._modules[name], self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._modules
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+
+def load_commands(module: str) -> dict[str, Any]:
+    """The commands of a module: those at the top level, or one command of the module's name that has the others below it."""
+    outer = typer.Typer(cls=CommandGroup, add_completion=False, rich_markup_mode=None)
+    outer.add_typer(import_module(f"relaybox.cli.{module}").commands)
+    return dict(typer.main.get_group(outer).commands)
+
+
+class _TopGroup(CommandGroup):
+    """The command `relaybox`."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{**options, "commands": _Commands()})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes a section for each module."""
+        for module, commands in MODULES.items():
+            self.write_section(formatter, name_section(module), commands)
+
 
 app = typer.Typer(
     name="relaybox",
-    cls=CommandGroup,
+    cls=_TopGroup,
     help="Moves messages from Postgres to Postgres, hop by hop. Verifies that none was lost, doubled or reordered.",
     epilog=(
         "Exit codes: 0 success; 1 verify found a defect, doctor an error, or reanchor or rebuild work; "
@@ -66,21 +106,9 @@ app = typer.Typer(
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _add(group: ModuleType) -> None:
-    """Adds the commands of a module: at the top level, or below a command of the module's name."""
-    title = group.__name__.rpartition(".")[2].replace("_", " ").capitalize()
-    if not isinstance(group.commands.info.name, str):
-        for command in group.commands.registered_commands:
-            command.rich_help_panel = title
-    app.add_typer(group.commands, rich_help_panel=title)
-
-
-for _group in GROUPS:
-    _add(_group)
 
 
 @app.callback()

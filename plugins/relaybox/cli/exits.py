@@ -137,6 +137,15 @@ class CommandGroup(typer.core.TyperGroup):
         context.meta[_MENTIONS_JSON] = as_json or context.meta.get(_MENTIONS_JSON, False)
         return context
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        self.write_section(formatter, "Commands", self.list_commands(ctx))
+
+    def write_section(self, formatter: Any, title: str, commands: Iterable[str]) -> None:
+        """Writes commands with the first paragraph of their help, in columns as wide as those of the group's other sections."""
+        widest = max(map(len, self.commands))
+        with formatter.section(title):
+            formatter.write_dl([(f"{name:{widest}}", _first_paragraph(self.commands[name].help)) for name in commands])
+
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
         with _usage_told(as_json=ctx.parent is None and bool(ctx.meta[_MENTIONS_JSON])):
             return self._invoke(ctx)
@@ -150,6 +159,10 @@ class CommandGroup(typer.core.TyperGroup):
             if ctx.meta.get(AS_JSON):
                 _write_document(error)
             raise typer.Exit(exit_code(error)) from None
+
+
+def _first_paragraph(text: str | None) -> str:
+    return " ".join((text or "").partition("\n\n")[0].split())
 
 
 class ListsByDefault(CommandGroup):

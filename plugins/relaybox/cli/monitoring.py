@@ -31,16 +31,18 @@ def status(context: typer.Context, as_json: AsJson = False) -> None:
       relaybox status
       relaybox --config /etc/relaybox.yaml status --json
     """
-    from relaybox.cli.terminal.monitoring import show_status
-    from relaybox.documents.document import write
-    from relaybox.documents.status import StatusDocument
     from relaybox.monitoring.status import read_status
 
     settings: Settings = context.obj
     found = read_status(settings.load_routes())
     if as_json:
+        from relaybox.documents.document import write
+        from relaybox.documents.status import StatusDocument
+
         write(StatusDocument.of(found))
     else:
+        from relaybox.cli.terminal.monitoring import show_status
+
         show_status(found)
     raise typer.Exit(_tell_problems(found, debug=settings.debug))
 

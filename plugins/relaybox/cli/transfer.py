@@ -69,9 +69,8 @@ def _transfer(
     from relaybox.hops.runners import ThreadRunner
     from relaybox.hops.transfer import transfer_hop
 
-    return transfer_hop(
-        hop, ThreadRunner(threads), recorded_by=settings.recorded_by, linger_seconds=linger_seconds, progress=progress
-    )
+    with ThreadRunner(threads) as runner:
+        return transfer_hop(hop, runner, recorded_by=settings.recorded_by, linger_seconds=linger_seconds, progress=progress)
 
 
 @commands.command()

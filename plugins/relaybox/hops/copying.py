@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -17,6 +18,7 @@ from psycopg2 import sql
 
 from relaybox import errors
 from relaybox.hops.batches import Batch, Slice
+from relaybox.hops.slice_sessions import SliceSessions
 from relaybox.stores.connections import connect, translate
 from relaybox.stores.lock_holders import naming_lock_holders
 from relaybox.stores.log_rows import COLUMN_LIST
@@ -101,10 +103,11 @@ def session_name(order: SliceJob, slice_: Slice) -> str:
     return f"relaybox {hop} b{order.batch} s{slice_.slice} a{order.attempt}"
 
 
-def copy_slice(order: SliceJob, slice_: Slice) -> SliceCopied:
+def copy_slice(order: SliceJob, slice_: Slice, sessions: SliceSessions | None = None) -> SliceCopied:
     """Copies one slice and writes its receipt, in one transaction of the destination. Commits.
 
     A slice that already has its receipt is left as it is. Called once per slice and attempt, on an executor.
+    `sessions` lends the two sessions; without it they are opened for this slice alone.
 
     Raises:
         HistoryLost: a connection of this worker leads to another database than the driver's, or to another copy of the source.
@@ -114,25 +117,31 @@ def copy_slice(order: SliceJob, slice_: Slice) -> SliceCopied:
         StoreBusy, StoreUnreachable: a retry may help.
     """
     started = time.monotonic()
-    destination = _open(order.destination, order.destination_service, order, slice_)
-    try:
-        with naming_lock_holders(destination):
-            destination.call("relaybox_internal.require_store", order.destination_id)
-            found = _slice_state(destination, order, slice_)
-            if found != "open":
-                return SliceCopied(slice_.slice, slice_.row_count, 0, time.monotonic() - started, found)
-            destination.reach("slice.begin")
-            byte_count = _copy_rows(destination, order, slice_)
-            return SliceCopied(slice_.slice, slice_.row_count, byte_count, time.monotonic() - started, found)
-    except psycopg2.errors.UniqueViolation as error:
-        return replace(_after_collision(destination, order, slice_, error), seconds=time.monotonic() - started)
-    finally:
-        destination.close()
+    sessions = sessions or SliceSessions()
+    with _lent(sessions, order.destination, order.destination_service, order, slice_) as destination:
+        try:
+            with naming_lock_holders(destination):
+                destination.call("relaybox_internal.require_store", order.destination_id)
+                found = _slice_state(destination, order, slice_)
+                if found != "open":
+                    return SliceCopied(slice_.slice, slice_.row_count, 0, time.monotonic() - started, found)
+                destination.reach("slice.begin")
+                byte_count = _copy_rows(sessions, destination, order, slice_)
+                return SliceCopied(slice_.slice, slice_.row_count, byte_count, time.monotonic() - started, found)
+        except psycopg2.errors.UniqueViolation as error:
+            return replace(_after_collision(destination, order, slice_, error), seconds=time.monotonic() - started)
 
 
-def _open(store: str, service: str, order: SliceJob, slice_: Slice) -> StoreSession:
-    connection = connect(service, application_name=session_name(order, slice_), statement_timeout_seconds=order.timeout_seconds)
-    return StoreSession(connection, store, f"copying slice {slice_.slice} of batch {order.batch} of hop {order.hop}")
+def _lent(
+    sessions: SliceSessions, store: str, service: str, order: SliceJob, slice_: Slice
+) -> AbstractContextManager[StoreSession]:
+    name, activity = session_name(order, slice_), f"copying slice {slice_.slice} of batch {order.batch} of hop {order.hop}"
+
+    def open_session() -> StoreSession:
+        connection = connect(service, application_name=name, statement_timeout_seconds=order.timeout_seconds)
+        return StoreSession(connection, store, activity)
+
+    return sessions.lend(service, name=name, activity=activity, open_session=open_session)
 
 
 def _slice_state(destination: StoreSession, order: SliceJob, slice_: Slice) -> str:
@@ -152,12 +161,11 @@ def _after_collision(
     return SliceCopied(slice_.slice, slice_.row_count, 0, 0.0, found)
 
 
-def _copy_rows(destination: StoreSession, order: SliceJob, slice_: Slice) -> int:
+def _copy_rows(sessions: SliceSessions, destination: StoreSession, order: SliceJob, slice_: Slice) -> int:
     # before the source's session begins: of a local hop it is one of this store, and has this name too
     destination.call("relaybox_internal.end_older_attempts", order.hop, order.batch, slice_.slice, order.attempt)
     destination.rollback()
-    source = _open(order.source, order.source_service, order, slice_)
-    try:
+    with _lent(sessions, order.source, order.source_service, order, slice_) as source:
         source.call("relaybox_internal.require_plan", order.source_id, order.hop, order.batch, str(order.plan_id))
         newest = source.value("select attempt from relaybox_internal.hop_out where hop = %s", order.hop)
         source.rollback()
@@ -186,8 +194,6 @@ def _copy_rows(destination: StoreSession, order: SliceJob, slice_: Slice) -> int
         destination.reach("slice.accepted")
         destination.commit("slice")
         return byte_count
-    finally:
-        source.close()
 
 
 def _pipe_rows(source: StoreSession, destination: StoreSession, order: SliceJob, slice_: Slice) -> tuple[int, int]:

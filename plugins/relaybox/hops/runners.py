@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Protocol
+from typing import Protocol, Self
 
 from relaybox.hops.batches import Slice
 from relaybox.hops.copying import SliceCopied, SliceJob, copy_slice
+from relaybox.hops.slice_sessions import SliceSessions
 
 
 class SliceRunner(Protocol):
@@ -31,6 +32,7 @@ class BatchTooLarge(Exception):
 class ThreadRunner:
     """Threads in one process: small backlogs, fast tests, and tiny deployments without a JVM.
 
+    As a context manager it keeps a session of each store from one batch to the next, and closes them at the end of the block.
     An interruption (Ctrl-C, a task's time limit) does not wait for slices: their sessions end with the process.
 
     Args:
@@ -43,6 +45,14 @@ class ThreadRunner:
     def __init__(self, threads: int = 2, *, below_rows: int | None = None) -> None:
         self._threads = threads
         self._below_rows = below_rows
+        self._sessions = SliceSessions()
+
+    def __enter__(self) -> Self:
+        self._sessions = SliceSessions(keep=1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sessions.close()
 
     def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         row_count = sum(slice_.row_count for slice_ in slices)
@@ -51,7 +61,7 @@ class ThreadRunner:
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="relaybox-slice")
         wait = False
         try:
-            for task in as_completed([pool.submit(copy_slice, order, slice_) for slice_ in slices]):
+            for task in as_completed([pool.submit(copy_slice, order, slice_, self._sessions) for slice_ in slices]):
                 wait = task.exception() is not None
                 yield task.result()
         finally:

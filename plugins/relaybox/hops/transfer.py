@@ -15,6 +15,7 @@ from relaybox import errors
 from relaybox.hops.changed_readers import refuse_changed_readers
 from relaybox.hops.confirmations import confirm_arrived, confirm_received
 from relaybox.hops.copying import SliceCopied, slice_job
+from relaybox.hops.pace import BatchPace, poll_pause
 from relaybox.hops.planning import AttemptOwner, CountedRest, Planned, plan_batch
 from relaybox.hops.progress import progress_logged
 from relaybox.hops.publishing import ask_destination, begin_generation, make_log_segments, publish_batch
@@ -33,10 +34,7 @@ if TYPE_CHECKING:
     from relaybox.routes import Hop
     from relaybox.stores.sessions import StoreSession
 
-POLL_SECONDS = 0.2
-LINGER_PAUSE_SECONDS = 0.25
-"""While messages keep coming, this many of them gather for one batch; a batch of ten costs as much as one of ten thousand."""
-
+SUPERSEDED_POLL_SECONDS = 0.2
 SUPERSEDED_WAIT_SECONDS = 60.0
 """How long a superseded driver waits for the newer one before it takes the batch over again."""
 
@@ -142,20 +140,18 @@ class _Run:
         arrived = self._confirm()
         carry_senders(self.source, self.destination, self.hop, log_id=arrived.log_id)
         deliver_arrived(self.destination, self.hop, log_id=arrived.log_id)
+        pace = BatchPace()
         while True:
             moved = self._move_batch(stores)
             now = time.monotonic()
             if moved:
                 quiet_since = now
-                if linger_seconds:
-                    time.sleep(LINGER_PAUSE_SECONDS)
-                    if not self.is_behind and self._leaves_slot():
-                        break
-                if now - started < linger_at_most_seconds or linger_seconds == 0:
+                if linger_seconds == 0 or (self.is_behind and now - started < linger_at_most_seconds):
                     continue
+                time.sleep(pace.pause_after_batch(now))
             if now - quiet_since >= linger_seconds or now - started >= linger_at_most_seconds:
                 break
-            if self._wait_for_work(min(quiet_since + linger_seconds, started + linger_at_most_seconds)):
+            if self._wait_for_work(quiet_since, min(quiet_since + linger_seconds, started + linger_at_most_seconds)):
                 break
         self.summary = replace(self.summary, duration_seconds=time.monotonic() - started)
         emit(
@@ -304,15 +300,15 @@ class _Run:
         while time.monotonic() < deadline:
             if self._confirm().batch >= planned.batch.batch:
                 return
-            time.sleep(POLL_SECONDS)
+            time.sleep(SUPERSEDED_POLL_SECONDS)
 
-    def _wait_for_work(self, deadline: float) -> bool:
+    def _wait_for_work(self, quiet_since: float, deadline: float) -> bool:
         """Returns whether it ended because the slot is wanted."""
-        while time.monotonic() < deadline and not self._ask_source("select relaybox_internal.hop_has_work(%s)"):
-            if self._leaves_slot():
-                return True
-            time.sleep(POLL_SECONDS)
-        return False
+        while not self._leaves_slot():
+            if self._ask_source("select relaybox_internal.hop_has_work(%s)") or time.monotonic() >= deadline:
+                return False
+            time.sleep(poll_pause(time.monotonic() - quiet_since))
+        return True
 
     def _leaves_slot(self) -> bool:
         if self.is_slot_wanted is None or time.monotonic() < self.demand_due_at:
@@ -325,9 +321,8 @@ class _Run:
         return self.is_slot_wanted(hops)
 
     def _ask_source(self, query: str) -> object:
-        """One value from the source, in a short transaction of its own: a lookup, which a frozen server does not hold up for long."""
+        """One value from the source, in one round trip: a lookup, which a frozen server does not hold up for long."""
         source = self.source.doing(f"running hop {self.hop.name}")
-        with answering_within(source.connection, LOOKUP_SECONDS):
+        with answering_within(source.connection, LOOKUP_SECONDS), source.autocommitting():
             answer: object = source.value(query, self.hop.name)
-            source.rollback()
         return answer

@@ -124,7 +124,8 @@ class HopTransferOperator(SparkDriverOperator):
     def _run_threads(self, context: Context, *, linger_seconds: float) -> None:
         """Raises BatchTooLarge when, while it lingers, a batch comes that Spark is to move."""
         below_rows = self.hop.limits.spark_from_rows if self.hop.runner == "auto" else None
-        self._run(context, ThreadRunner(below_rows=below_rows), linger_seconds=linger_seconds)
+        with ThreadRunner(below_rows=below_rows) as runner:
+            self._run(context, runner, linger_seconds=linger_seconds)
 
     def _run(self, context: Context, runner: SliceRunner, *, linger_seconds: float) -> None:
         transfer_hop(
