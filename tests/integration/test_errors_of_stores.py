@@ -220,6 +220,8 @@ ALLOWED = {
     "stores/credentials.py _directory OSError": "no directory is the answer: libpq tells what is wrong with the service file",
     "stores/service_files.py has_section OSError": "a file that can't be read has no section; opening the session tells",
     "stores/service_files.py correct_service OSError": "a file that can't be read is the answer: its next step",
+    "stores/frame_relay.py FrameRelay._peek OSError": "libpq meets the same error of the socket, and tells it",
+    "stores/frame_relay.py FrameRelay._send BlockingIOError": "waits until the socket takes more",
     "stores/pipe.py CopySender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
     "recovery/rebuilding.py _look errors.StoreNotInitialised": "an empty database is what a lost store begins with: it knows of nothing",
     "retention/segments.py _count psycopg2.errors.LockNotAvailable": "a hop that is busy is left for the next run",

@@ -110,6 +110,7 @@ OF_ITS_OWN = {
     "stores/connections.py": "ends a transaction durably",
     "stores/poolers.py": "asks a new connection whether its pooler lends whole transactions",
     "stores/settings.py": "pins the settings of a connection before there is a session of ours",
+    "stores/frame_relay.py": "asks the connection of a COPY whether its socket is encrypted",
     "stores/pipe.py": "runs two COPYs against each other",
     "stores/sessions.py": "is the door",
     "recovery/anchoring.py": "tries a lock again and again, in a cursor of the session",

@@ -22,7 +22,15 @@ from mutmut.mutation.trampoline_templates import mangle_function_name
 
 from tests.mutants.mutants import REPOSITORY
 
-MODULES = ("hops.confirmations", "hops.copying", "hops.planning", "hops.publishing", "hops.transfer", "stores.pipe")
+MODULES = (
+    "hops.confirmations",
+    "hops.copying",
+    "hops.planning",
+    "hops.publishing",
+    "hops.transfer",
+    "stores.frame_relay",
+    "stores.pipe",
+)
 WORDS = frozenset({"emit", "warn", "reach", "store_errors", "progress", "Progress"})
 """Calls whose arguments are words for people, or names of failpoints; `raise errors.NAME(...)` is one as well."""
 

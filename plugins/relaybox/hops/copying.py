@@ -22,7 +22,7 @@ from relaybox.hops.slice_sessions import SliceSessions
 from relaybox.stores.connections import connect, translate
 from relaybox.stores.lock_holders import naming_lock_holders
 from relaybox.stores.log_rows import COLUMN_LIST
-from relaybox.stores.pipe import pipe_sessions
+from relaybox.stores.pipe import Piped, pipe_sessions
 from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
@@ -62,13 +62,19 @@ class SliceJob:
 
 @dataclass(frozen=True)
 class SliceCopied:
-    """Report of one slice. `found` says what was done: copied now, or copied or published earlier by another attempt."""
+    """Report of one slice.
+
+    Attributes:
+        found: what was done: copied now (open), or copied or published earlier by another attempt.
+        piped_by: how it was copied now: in whole frames, or in rows where TLS or GSS encrypts a session.
+    """
 
     slice: int
     row_count: int
     byte_count: int
     seconds: float
-    found: str  # open (copied now) | copied | published
+    found: str  # open | copied | published
+    piped_by: str | None = None  # frames | rows
 
 
 def slice_job(hop: Hop, batch: Batch, *, stores: StoreIds, attempt: int, log_id: int, reads_log: int | None) -> SliceJob:
@@ -126,8 +132,8 @@ def copy_slice(order: SliceJob, slice_: Slice, sessions: SliceSessions | None = 
                 if found != "open":
                     return SliceCopied(slice_.slice, slice_.row_count, 0, time.monotonic() - started, found)
                 destination.reach("slice.begin")
-                byte_count = _copy_rows(sessions, destination, order, slice_)
-                return SliceCopied(slice_.slice, slice_.row_count, byte_count, time.monotonic() - started, found)
+                piped = _copy_rows(sessions, destination, order, slice_)
+                return SliceCopied(slice_.slice, piped.row_count, piped.byte_count, time.monotonic() - started, found, piped.unit)
         except psycopg2.errors.UniqueViolation as error:
             return replace(_after_collision(destination, order, slice_, error), seconds=time.monotonic() - started)
 
@@ -161,7 +167,7 @@ def _after_collision(
     return SliceCopied(slice_.slice, slice_.row_count, 0, 0.0, found)
 
 
-def _copy_rows(sessions: SliceSessions, destination: StoreSession, order: SliceJob, slice_: Slice) -> int:
+def _copy_rows(sessions: SliceSessions, destination: StoreSession, order: SliceJob, slice_: Slice) -> Piped:
     # before the source's session begins: of a local hop it is one of this store, and has this name too
     destination.call("relaybox_internal.end_older_attempts", order.hop, order.batch, slice_.slice, order.attempt)
     destination.rollback()
@@ -178,26 +184,26 @@ def _copy_rows(sessions: SliceSessions, destination: StoreSession, order: SliceJ
         # publish is the durable point; until then a lost slice is copied again
         destination.execute("set local synchronous_commit = off")
         destination.reach("slice.connected")
-        row_count, byte_count = _pipe_rows(source, destination, order, slice_)
+        piped = _pipe_rows(source, destination, order, slice_)
         destination.reach("slice.copied")
-        if row_count != slice_.row_count:
+        if piped.row_count != slice_.row_count:
             raise errors.ContentDiffers(
-                f"hop {order.hop}: slice {slice_.slice} of batch {order.batch} has {row_count} rows at {order.source}, "
+                f"hop {order.hop}: slice {slice_.slice} of batch {order.batch} has {piped.row_count} rows at {order.source}, "
                 f"planned were {slice_.row_count}. Nothing of it was kept.",
                 next_step=f"Rows of the source were removed or hidden after planning. Run: relaybox verify {order.hop.split('/')[0]}",
             )
         destination.call(
             "relaybox_internal.accept_slice",
-            *(order.log_id, order.generation, order.batch, slice_.slice, str(order.plan_id), row_count, order.attempt),
+            *(order.log_id, order.generation, order.batch, slice_.slice, str(order.plan_id), piped.row_count, order.attempt),
             *(order.digests and order.digests[slice_.slice - 1], slice_.first_position),
         )
         destination.reach("slice.accepted")
         destination.commit("slice")
-        return byte_count
+        return piped
 
 
-def _pipe_rows(source: StoreSession, destination: StoreSession, order: SliceJob, slice_: Slice) -> tuple[int, int]:
-    """Rows and bytes piped. A collision of positions is the caller's to judge; any other error is told by its side."""
+def _pipe_rows(source: StoreSession, destination: StoreSession, order: SliceJob, slice_: Slice) -> Piped:
+    """What was piped. A collision of positions is the caller's to judge; any other error is told by its side."""
     return pipe_sessions(
         source,
         sql.SQL("copy ({}) to stdout (format binary)").format(_read_query(order, slice_)),

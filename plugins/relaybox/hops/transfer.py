@@ -268,6 +268,7 @@ class _Run:
             rows=report.row_count,
             state="copied" if report.found == "open" else report.found,
             megabytes=report.byte_count / 1e6,
+            piped_by=report.piped_by or "nothing",
             duration_seconds=report.seconds,
         )
 

@@ -1,4 +1,7 @@
-"""Pipes one COPY TO into one COPY FROM, as bytes. psycopg2 on both ends of an os.pipe was the fastest way measured."""
+"""Pipes one COPY TO into one COPY FROM, as bytes: frame by frame (frame_relay), or row by row where a session is encrypted.
+
+Row by row, psycopg2 on both ends of an os.pipe was the fastest way measured.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,15 @@ import os
 import select
 import threading
 import time
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import psycopg2
 
 from relaybox.failpoints import reach
 from relaybox.stores.answer_limits import cut_session
 from relaybox.stores.connections import translate
+from relaybox.stores.frame_relay import FrameRelay, SourceFailed, is_plain
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -33,19 +38,50 @@ class SendingFailed(Exception):
         self.error = error
 
 
+class Piped(NamedTuple):
+    """What the destination took; and whether whole frames were handed on, or rows of an encrypted session."""
+
+    row_count: int
+    byte_count: int
+    unit: Literal["frames", "rows"]
+
+
 def pipe_copy(
     source: Connection, copy_to: Composable | str, destination: Connection, copy_from: Composable | str, *, timeout_seconds: float
-) -> tuple[int, int]:
+) -> Piped:
     """Runs both statements against each other, in the callers' transactions.
-
-    Returns:
-        The rows that the destination took, and the bytes.
 
     Raises:
         SendingFailed: the source's error, or it had not sent everything after `timeout_seconds`: a frozen source must not hold the
-            destination without end. The destination's COPY was ended by us, its transaction is aborted.
+            destination without end. The destination's COPY was ended by us, its transaction is aborted. The source's session is cut.
         psycopg2.Error: the destination's error.
     """
+    if is_plain(source) and is_plain(destination):
+        return _pipe_frames(source, copy_to, destination, copy_from, timeout_seconds)
+    return _pipe_rows(source, copy_to, destination, copy_from, timeout_seconds)
+
+
+def _pipe_frames(
+    source: Connection, copy_to: Composable | str, destination: Connection, copy_from: Composable | str, timeout_seconds: float
+) -> Piped:
+    query = copy_to if isinstance(copy_to, str) else copy_to.as_string(source)
+    with closing(FrameRelay(source, query, destination, timeout_seconds=timeout_seconds)) as relay:
+        try:
+            with destination.cursor() as cursor:
+                cursor.copy_expert(copy_from, relay)
+                return Piped(cursor.rowcount, relay.byte_count, "frames")
+        except (psycopg2.Error, SystemError) as error:
+            cut_session(source)
+            if isinstance(relay.failure, SourceFailed):
+                raise SendingFailed(relay.failure.error) from None
+            if relay.failure is not None:
+                raise psycopg2.OperationalError(str(relay.failure)) from None
+            raise _server_error(error) from None
+
+
+def _pipe_rows(
+    source: Connection, copy_to: Composable | str, destination: Connection, copy_from: Composable | str, timeout_seconds: float
+) -> Piped:
     read_end, write_end = os.pipe()
     fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     sender = CopySender(source, copy_to, write_end)
@@ -65,7 +101,7 @@ def pipe_copy(
     finally:
         os.close(read_end)  # a sender that still writes ends with a broken pipe
         sender.join()
-    return row_count, receiver.byte_count
+    return Piped(row_count, receiver.byte_count, "rows")
 
 
 def pipe_sessions(
@@ -75,7 +111,7 @@ def pipe_sessions(
     copy_from: Composable | str,
     *,
     timeout_seconds: float,
-) -> tuple[int, int]:
+) -> Piped:
     """As pipe_copy, between two stores: what went wrong is an error of ours, which names the store that it went wrong in.
 
     Raises:
