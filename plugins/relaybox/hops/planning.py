@@ -73,12 +73,14 @@ class Planned:
         attempt: supersedes every lower one.
         resumed: an earlier call planned the batch.
         rest: what the batch left of its pair, for the next call.
+        leaves_more: the hop has more messages to move than this batch, and has them for certain.
     """
 
     batch: Batch
     attempt: int
     resumed: bool
     rest: CountedRest | None = None
+    leaves_more: bool = False
 
 
 @dataclass(frozen=True)
@@ -185,11 +187,11 @@ def _plan(
     plan = _plan_log(source, hop, head) if head.reads_log is not None else _plan_outbox(source, hop, head, counted)
     if plan is None:
         return None
-    pair, cut, rest = plan
+    pair, cut, rest, leaves_more = plan
     source.reach("plan.counted")
     batch = _record(source, hop, pair, cut, head)
     source.reach("plan.recorded")
-    return Planned(batch, _begin_attempt(source, batch, driver), resumed=False, rest=rest)
+    return Planned(batch, _begin_attempt(source, batch, driver), resumed=False, rest=rest, leaves_more=leaves_more)
 
 
 def _require_common_history(hop: Hop, head: _Head, arrived: DestinationState) -> None:
@@ -212,7 +214,7 @@ def _begin_attempt(source: StoreSession, batch: Batch, driver: AttemptOwner) -> 
     return int(attempt)
 
 
-def _plan_log(source: StoreSession, hop: Hop, head: _Head) -> tuple[None, Cut, None] | None:
+def _plan_log(source: StoreSession, hop: Hop, head: _Head) -> tuple[None, Cut, None, bool] | None:
     log = source.row(
         _Log,
         """
@@ -235,12 +237,12 @@ def _plan_log(source: StoreSession, hop: Hop, head: _Head) -> tuple[None, Cut, N
         slice_rows=hop.limits.slice_rows,
         read_ahead=list(zip(log.ahead_from, log.ahead_to, strict=True)),
     )
-    return None if cut is None else (None, cut, None)
+    return None if cut is None else (None, cut, None, log.published_position > cut.reads_through)
 
 
 def _plan_outbox(
     source: StoreSession, hop: Hop, head: _Head, counted: CountedRest | None
-) -> tuple[_Pair, Cut, CountedRest | None] | None:
+) -> tuple[_Pair, Cut, CountedRest | None, bool] | None:
     """Plans from the first piece of the backlog that has rows, else from a new pair up to now.
 
     Pieces without rows are removed.
@@ -272,7 +274,7 @@ def _first_piece(source: StoreSession, hop: Hop) -> _Pair | None:
 
 def _cut_pair(
     source: StoreSession, hop: Hop, head: _Head, pair: _Pair, counted: CountedRest | None
-) -> tuple[_Pair, Cut, CountedRest | None] | None:
+) -> tuple[_Pair, Cut, CountedRest | None, bool] | None:
     width = bucket_seqs(hop.limits.batch_rows, hop.limits.slice_rows)
     wanted = (pair.lower, pair.upper, pair.topics, pair.reads_after, width)
     if counted and wanted == (counted.lower, counted.upper, counted.topics, counted.reads_after, counted.bucket_seqs):
@@ -290,7 +292,7 @@ def _cut_pair(
         return None
     left = tuple(bucket for bucket in buckets if bucket.first_seq > cut.reads_through)
     rest = CountedRest(pair.lower, pair.upper, pair.topics, cut.reads_through, width, left) if whole and left else None
-    return replace(pair, last_seq=pair.last_seq or buckets[-1].last_seq), cut, rest
+    return replace(pair, last_seq=pair.last_seq or buckets[-1].last_seq), cut, rest, not cut.pair_exhausted
 
 
 def _count_rows(source: StoreSession, hop: Hop, head: _Head, pair: _Pair, width: int) -> list[Bucket]:

@@ -15,6 +15,7 @@ from relaybox import errors
 from relaybox.hops.changed_readers import refuse_changed_readers
 from relaybox.hops.confirmations import confirm_arrived, confirm_received
 from relaybox.hops.copying import SliceCopied, slice_job
+from relaybox.hops.delivering_beside import delivering_beside
 from relaybox.hops.pace import BatchPace, poll_pause
 from relaybox.hops.planning import AttemptOwner, CountedRest, Planned, plan_batch
 from relaybox.hops.progress import progress_logged
@@ -126,6 +127,7 @@ class _Run:
     is_slot_wanted: Callable[[Sequence[str]], bool] | None
     summary: TransferSummary
     rest: CountedRest | None = None
+    is_delivery_due: bool = False  # the last batch is decided on while the slices of the next one are copied
     is_behind: bool = False
     demand_due_at: float = 0.0
 
@@ -153,6 +155,8 @@ class _Run:
                 break
             if self._wait_for_work(quiet_since, min(quiet_since + linger_seconds, started + linger_at_most_seconds)):
                 break
+        if self.is_delivery_due:
+            self._deliver(arrived.log_id)
         self.summary = replace(self.summary, duration_seconds=time.monotonic() - started)
         emit(
             "transfer_done",
@@ -175,6 +179,8 @@ class _Run:
         arrived = ask_destination(self.destination, self.hop)
         planned = self._plan(arrived)
         if planned is None:
+            if self.is_delivery_due:
+                self._deliver(arrived.log_id)
             return False
         try:
             if arrived.generation < planned.batch.generation:
@@ -202,8 +208,10 @@ class _Run:
             rows_per_second=round(batch.row_count / seconds),
         )
         self.progress(Progress(self.hop.name, batch.batch, batch.row_count, batch.row_count, published=True))
-        # before it is confirmed: a driver that dies here leaves a hop that has work
-        deliver_arrived(self.destination, self.hop, log_id=arrived.log_id)
+        self.is_delivery_due = True
+        if not planned.leaves_more:
+            # before it is confirmed: a driver that dies here leaves a hop that has work
+            self._deliver(arrived.log_id)
         confirm_received(self.source, self.hop, arrival, destination_id=stores.destination, recorded_by=self.recorded_by)
         self.summary = replace(
             self.summary,
@@ -251,13 +259,18 @@ class _Run:
         reads_log = self._reads_log()
         order = slice_job(self.hop, batch, stores=stores, attempt=planned.attempt, log_id=log_id, reads_log=reads_log)
         copied = byte_count = 0
-        with progress_logged(self.hop, batch, log_id=log_id):
+        deliver = (lambda: self._deliver(log_id)) if self.is_delivery_due else None
+        with progress_logged(self.hop, batch, log_id=log_id), delivering_beside(deliver):
             for report in self.runner.copy_slices(order, batch.slices):
                 copied += report.row_count
                 byte_count += report.byte_count
                 self._report(batch.batch, report)
                 self.progress(Progress(self.hop.name, batch.batch, batch.row_count, copied, published=False))
         return byte_count
+
+    def _deliver(self, log_id: int) -> None:
+        deliver_arrived(self.destination, self.hop, log_id=log_id)
+        self.is_delivery_due = False
 
     def _report(self, batch: int, report: SliceCopied) -> None:
         emit(
