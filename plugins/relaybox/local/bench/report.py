@@ -143,7 +143,12 @@ def _ratios(report: BenchReport) -> Table:
 
 
 def _cpu(report: BenchReport) -> Table:
-    table = Table("CPU seconds per million messages", *PARTS, "all", caption="Medians. Clients are whoever moves the messages.")
+    table = Table(
+        "CPU seconds per million messages",
+        *PARTS,
+        "all",
+        caption="Fewer are better. Medians; clients are whoever moves the messages.",
+    )
     for contestant, name in TITLES.items():
         parts = [report.cpu_per_million(contestant, part) for part in PARTS]
         table.add_row(name, *(f"{seconds:.2f}" for seconds in (*parts, sum(parts))))
