@@ -13,6 +13,7 @@ from rich.console import Console
 
 from relaybox import errors
 from relaybox.local.bench.contestants import measure_pipe
+from relaybox.local.bench.cpu_times import PARTS
 from relaybox.local.bench.hop import run_bench
 from relaybox.local.bench.report import HOP, PIPES, STEPS, SYNCS, TITLES
 from relaybox.local.bench.stores import SETTINGS, open_bench_stores
@@ -60,6 +61,22 @@ def test_the_steps_of_a_hop_add_up_to_its_time(run: tuple[dict[str, Any], str]) 
         assert set(m["steps"]) == set(STEPS)
         assert all(seconds > 0 for seconds in m["steps"].values())
         assert 0.5 * m["seconds"] < sum(m["steps"].values()) <= m["seconds"]
+
+
+def test_each_part_has_its_cpu_seconds(run: tuple[dict[str, Any], str]) -> None:
+    """Of every contestant, and of each step of one more hop. No part used more than all cores had while it was measured."""
+    report, printed = run
+    cores = report["environment"]["cores"]
+    for m in report["measurements"]:
+        assert set(m["cpu"]) == set(PARTS)
+        assert all(seconds >= 0 for seconds in m["cpu"].values())
+        assert 0 < sum(m["cpu"].values()) < cores * (m["seconds"] + 1)
+    hops = [m["cpu"]["destination"] for m in report["measurements"] if m["contestant"] == HOP]
+    assert report["cpu_seconds_per_million"][HOP]["destination"] == median(seconds / MESSAGES * 1e6 for seconds in hops)
+    assert set(report["step_cpu"]) == set(STEPS)
+    assert all(set(parts) == set(PARTS) for parts in report["step_cpu"].values())
+    assert max(report["step_cpu"], key=lambda step: sum(report["step_cpu"][step].values())) == "copy"
+    assert "CPU seconds per million messages" in printed
 
 
 def test_figures_follow_from_the_raw_values(run: tuple[dict[str, Any], str]) -> None:

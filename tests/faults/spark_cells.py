@@ -265,7 +265,7 @@ class RacingRunner(SparkRunner):
     """Has every slice copied by two tasks at once, as speculation on two hosts would. The later one may end the earlier one."""
 
     def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
-        return super().copy_slices(order, [slice_ for slice_ in slices for _ in range(2)])
+        return super().copy_slices(order, [*slices, *slices])
 
 
 @dataclass(frozen=True)

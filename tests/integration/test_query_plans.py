@@ -23,10 +23,12 @@ def busy(world: World) -> World:
     return world
 
 
-def plan_nodes(world: World, store: str, query: str, *arguments: object) -> list[dict[str, Any]]:
+def plan_nodes(world: World, store: str, query: str, *arguments: object, seqscan: bool = False) -> list[dict[str, Any]]:
     """The nodes of a query's plan, as the movers' sessions are set, flat."""
     connection = connect(world.routes.stores[store].service, application_name="plan test")
     with connection.cursor() as cursor:
+        if seqscan:
+            cursor.execute("set enable_seqscan = on")
         cursor.execute(f"explain (format json) {query}", arguments)
         plan = cursor.fetchone()[0]
     connection.close()
@@ -56,6 +58,31 @@ def test_the_count_of_a_pair_reads_the_xid_index(busy: World) -> None:
     assert indexes
     assert all(index.endswith("_xid_idx") for index in indexes)
     assert not any(node["Node Type"] == "Seq Scan" for node in nodes)
+
+
+COUNT = "select * from relaybox_internal.outbox_buckets(%s, %s, '{flights}', 64, 0)"
+
+
+@pytest.mark.parametrize("is_analyzed", [True, False])
+def test_a_small_pair_is_counted_along_the_index_whatever_statistics_say(world: World, *, is_analyzed: bool) -> None:
+    """Although the driver lets the planner choose: of 20,000 messages in full segments it reads the newest 100 only."""
+    world.send_many(20_000)
+    world.transfer_all()
+    if is_analyzed:
+        world.query("airline", "analyze relaybox.outbox")
+    world.send_many(100)
+    nodes = plan_nodes(world, "airline", COUNT, *head(world), seqscan=True)
+    full = {"outbox_s000000", "outbox_s000001"}
+    assert {node["Node Type"] for node in nodes if node.get("Relation Name") in full} <= {"Index Scan", "Bitmap Heap Scan"}
+
+
+def test_a_pair_of_most_of_a_segment_is_counted_by_a_scan_of_it(world: World) -> None:
+    """A backlog: each page is read once, and no index."""
+    world.send_many(20_000)
+    world.query("airline", "analyze relaybox.outbox")
+    lower, upper = head(world)
+    nodes = plan_nodes(world, "airline", COUNT, lower, upper, seqscan=True)
+    assert "outbox_s000001" in {node.get("Relation Name") for node in nodes if node["Node Type"] == "Seq Scan"}
 
 
 def test_a_slice_of_an_outbox_is_read_along_its_primary_key_from_one_segment(busy: World) -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaybox.hops.batches import HOLE_FACTOR, Bucket, Cut, bucket_seqs, cut_batch, cut_log
+from relaybox.hops.batches import HOLE_FACTOR, Bucket, Cut, Slice, bucket_seqs, cut_batch, cut_log, share_slices
 
 LIMITS = st.tuples(st.integers(1, 50), st.integers(1, 50))
 
@@ -174,3 +174,20 @@ def test_a_hole_is_wide_when_it_is_wider_than_it_may_be() -> None:
         cut = cut_batch(buckets, reads_after=0, first_position=1, batch_rows=100, slice_rows=10)
         assert cut is not None
         assert len(cut.slices) == slice_count, hole
+
+
+@given(st.integers(0, 60), st.integers(1, 9), st.none() | st.integers(1, 5))
+def test_each_slice_is_in_one_group_and_what_begins_together_is_far_apart(
+    count: int, copiers: int, groups_each: int | None
+) -> None:
+    """A group has neighbours only; the first groups are one of each copier's run, so that each copier is in a part of its own."""
+    slices = [Slice(number, number, number, number, 1) for number in range(1, count + 1)]
+    groups = share_slices(slices, copiers=copiers, groups_each=groups_each)
+    assert sorted(slice_.slice for group in groups for slice_ in group) == list(range(1, count + 1))
+    for group in groups:
+        assert group == tuple(slices[group[0].slice - 1 : group[-1].slice])
+        assert len(group) == 1 or groups_each is not None
+    each = -(-count // copiers)
+    begun = [group[0].slice for group in groups[: -(-count // each) if each else 0]]
+    assert begun == list(range(1, count + 1, each or 1))
+    assert len(groups) <= (count if groups_each is None else copiers * groups_each)

@@ -57,7 +57,7 @@ def test_smallest_file_gets_every_default(tmp_path: Path) -> None:
     assert (route.policy, route.runner, route.owner) == ("cascade", "auto", "relaybox")
     assert (route.order, route.stream, route.message_id_window) == ("none", "flights", 0)
     assert route.limits == Limits(
-        batch_rows=1_000_000,
+        batch_rows=2_000_000,
         slice_rows=100_000,
         slice_timeout_seconds=900,
         linger_seconds=0,
@@ -501,10 +501,10 @@ routes:
         ("limits: {batch_rows: many}", 'limits.batch_rows: got "many"; expected a whole number from 1 to 10000000'),
         ("limits: {batch_rows: }", "limits.batch_rows: got nothing; expected a whole number from 1 to 10000000"),
         ("limits: {slice_rows: -1}", "limits.slice_rows: got -1; expected a whole number from 1 to 10000000"),
-        ("limits: {slice_rows: 1000001}", "limits.slice_rows: got 1000001; expected at most batch_rows, which is 1000000"),
+        ("limits: {slice_rows: 2000001}", "limits.slice_rows: got 2000001; expected at most batch_rows, which is 2000000"),
         (
-            "limits: {slice_rows: 99}",
-            "limits.slice_rows: got 99; expected large enough that 1000000 batch_rows make at most 10000 slices",
+            "limits: {slice_rows: 199}",
+            "limits.slice_rows: got 199; expected large enough that 2000000 batch_rows make at most 10000 slices",
         ),
         ("limits: {slice_timeout_seconds: 0}", "limits.slice_timeout_seconds: got 0; expected a whole number from 1 to 86400"),
         ("limits: {linger_seconds: -1}", "limits.linger_seconds: got -1; expected a whole number from 0 to 3600"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from uuid import UUID
 
 MAX_BUCKET_SEQS = 4096
@@ -141,6 +141,24 @@ def _runs(buckets: list[Bucket], slice_rows: int) -> Iterator[list[Bucket]]:
         run.append(bucket)
         row_count += bucket.row_count
     yield run
+
+
+def share_slices(slices: Sequence[Slice], *, copiers: int, groups_each: int | None = None) -> list[tuple[Slice, ...]]:
+    """Groups of slices, in the order in which to begin with them, so that slices that are copied at once are far from each other.
+
+    Slices of one segment of the destination's log that are copied at once hinder each other: only one is at the right edge of its
+    index. So each copier has its own run of neighbours, and the groups of all runs take turns.
+
+    Args:
+        slices: of a batch, or those of it that are left.
+        copiers: how many groups are copied at once.
+        groups_each: for each copier; None: each slice is a group.
+    """
+    each = -(-len(slices) // copiers)
+    runs = [slices[start : start + each] for start in range(0, len(slices), max(1, each))]
+    size = 1 if groups_each is None else max(1, -(-each // groups_each))
+    groups = [[tuple(run[start : start + size]) for start in range(0, len(run), size)] for run in runs]
+    return [group for turn in zip_longest(*groups) for group in turn if group is not None]
 
 
 def cut_log(

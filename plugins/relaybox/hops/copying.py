@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -136,6 +137,22 @@ def copy_slice(order: SliceJob, slice_: Slice, sessions: SliceSessions | None = 
                 return SliceCopied(slice_.slice, piped.row_count, piped.byte_count, time.monotonic() - started, found, piped.unit)
         except psycopg2.errors.UniqueViolation as error:
             return replace(_after_collision(destination, order, slice_, error), seconds=time.monotonic() - started)
+
+
+def copy_slices_in_turn(order: SliceJob, slices: Sequence[Slice]) -> tuple[list[SliceCopied], errors.RelayboxError | None]:
+    """Copies slices one after the other in the same sessions, for a task of Spark.
+
+    Returns:
+        The reports, and the error of ours that ended it before the last slice, if one did.
+    """
+    reports: list[SliceCopied] = []
+    with closing(SliceSessions(keep=1)) as sessions:
+        for slice_ in slices:
+            try:
+                reports.append(copy_slice(order, slice_, sessions))
+            except errors.RelayboxError as error:
+                return reports, error
+    return reports, None
 
 
 def _lent(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Protocol, Self
 
-from relaybox.hops.batches import Slice
+from relaybox.hops.batches import Slice, share_slices
 from relaybox.hops.copying import SliceCopied, SliceJob, copy_slice
 from relaybox.hops.slice_sessions import SliceSessions
 
@@ -61,8 +61,10 @@ class ThreadRunner:
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="relaybox-slice")
         wait = False
         try:
-            for task in as_completed([pool.submit(copy_slice, order, slice_, self._sessions) for slice_ in slices]):
-                wait = task.exception() is not None
-                yield task.result()
+            with self._sessions.keeping(self._threads):
+                groups = share_slices(slices, copiers=self._threads)
+                for task in as_completed([pool.submit(copy_slice, order, slice_, self._sessions) for (slice_,) in groups]):
+                    wait = task.exception() is not None
+                    yield task.result()
         finally:
             pool.shutdown(wait=wait, cancel_futures=True)

@@ -256,7 +256,7 @@ class StoreRules(_Rules):
 
 
 class LimitsRules(_Rules):
-    batch_rows: int = _whole_number(1_000_000, 1, 10_000_000)
+    batch_rows: int = _whole_number(2_000_000, 1, 10_000_000)
     slice_rows: int = _whole_number(100_000, 1, 10_000_000)
     slice_timeout_seconds: int = _whole_number(900, 1, _DAY_SECONDS)
     linger_seconds: int = _whole_number(0, 0, 3_600)

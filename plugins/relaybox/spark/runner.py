@@ -6,12 +6,17 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relaybox.hops.copying import SliceCopied, SliceJob, copy_slice
+from relaybox.hops.batches import share_slices
+from relaybox.hops.copying import SliceCopied, SliceJob, copy_slices_in_turn
 from relaybox.spark.tasks import run_tasks
 
 if TYPE_CHECKING:
+    from relaybox.errors import RelayboxError
     from relaybox.hops.batches import Slice
     from relaybox.spark.tasks import TaskSession
+
+GROUPS_PER_CORE = 2
+"""A core that is slower than the others leaves its second task to one of them."""
 
 
 class SparkRunner:
@@ -22,10 +27,17 @@ class SparkRunner:
         self.application: str | None = session.application
 
     def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
-        """One job, one task per slice; an error of a store ends the job's batch."""
+        """One job; an error of a store ends the job's batch. A task copies one slice after the other, in the same sessions."""
         description = (
             f"{order.hop} batch {order.batch} attempt {order.attempt}: slices {slices[0].slice} to {slices[-1].slice}"
             if slices
             else order.hop
         )
-        return run_tasks(self._session, description, slices, partial(copy_slice, order))
+        cores = self._session.cores
+        groups = share_slices(slices, copiers=cores or len(slices) or 1, groups_each=GROUPS_PER_CORE)
+        failures: list[RelayboxError] = []
+        for reports, failure in run_tasks(self._session, description, groups, partial(copy_slices_in_turn, order)):
+            yield from reports
+            failures += [] if failure is None else [failure]
+        if failures:
+            raise failures[0]

@@ -22,6 +22,7 @@ class TaskSession(Protocol):
     Attributes:
         application: Spark's id of the application.
         dataframes: the session of Spark SQL.
+        cores: how many tasks run at once; None: unknown, or it changes with the number of tasks.
     """
 
     @property
@@ -29,6 +30,9 @@ class TaskSession(Protocol):
 
     @property
     def dataframes(self) -> SparkSession: ...
+
+    @property
+    def cores(self) -> int | None: ...
 
     def collect(self, description: str, items: Sequence[Any], task: Callable[[Any], Any]) -> list[Any]:
         """Calls `task` once per item, each as a Spark task; what it returned, in the order of the items, once all have ended."""
@@ -53,6 +57,12 @@ class ContextSession:
         from pyspark.sql import SparkSession
 
         return SparkSession.builder.getOrCreate()
+
+    @property
+    def cores(self) -> int | None:
+        """Those of the executors that are there. Dynamic allocation starts as many executors as there are tasks for."""
+        is_dynamic = self.context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"
+        return None if is_dynamic else self.context.defaultParallelism
 
     @contextmanager
     def described(self, description: str) -> Iterator[None]:

@@ -6,14 +6,16 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import psycopg2
 from psycopg2 import sql
 
 from relaybox import errors
-from relaybox.hops.transfer import transfer_hop
+from relaybox.hops.transfer import Progress, transfer_hop
+from relaybox.local.bench.cpu_times import PARTS, read_parts, since
 from relaybox.local.bench.report import HOP, PIPES, STEPS, Measurement
 from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, EmptyLog
 from relaybox.local.clusters import postgres_program
@@ -43,16 +45,58 @@ def timed() -> Iterator[Timer]:
     timer.seconds = time.monotonic() - started
 
 
+@dataclass
+class CpuTimer(Timer):
+    """And the CPU seconds of each part (cpu_times.PARTS)."""
+
+    cpu: Mapping[str, float] = field(default_factory=dict)
+
+
+@contextmanager
+def timed_with_cpu(stores: BenchStores) -> Iterator[CpuTimer]:
+    """Reads the CPU times outside of the seconds."""
+    timer, before = CpuTimer(), read_parts(stores.clusters)
+    started = time.monotonic()
+    yield timer
+    timer.seconds = time.monotonic() - started
+    timer.cpu = since(before, read_parts(stores.clusters))
+
+
 def measure_hop(stores: BenchStores, runner: SliceRunner, *, messages: int, round_: int) -> Measurement:
     """This hop, as `relaybox transfer` runs it; opening its sessions and making the log's segments included."""
     with stores.empty_log() as log:
         stores.settle()
-        started_at = time.time()
-        with timed() as timer:
+        with timed_with_cpu(stores) as timer:
+            started_at = time.time()
             moved = transfer_hop(log.hop, runner, recorded_by="benchmark")
         row_count = stores.require_rows(DESTINATION, log.table, messages)
         steps = _step_seconds(stores, log, started_at)
-    return Measurement(HOP, round_, timer.seconds, row_count, moved.byte_count, steps)
+    return Measurement(HOP, round_, timer.seconds, row_count, moved.byte_count, steps, timer.cpu)
+
+
+def measure_steps(stores: BenchStores, runner: SliceRunner) -> Mapping[str, Mapping[str, float]]:
+    """CPU seconds of each step of a hop, by part. A run of its own: reading the CPU times costs time.
+
+    A step ends where the next one begins, so that what a server does behind a step counts for the next one.
+    """
+    readings = [("begin", read_parts(stores.clusters))]
+
+    def note(progress: Progress) -> None:
+        if progress.published:
+            readings.append(("publish", read_parts(stores.clusters)))
+        elif progress.copied in (0, progress.row_count):
+            readings.append(("copy" if progress.copied else "plan", read_parts(stores.clusters)))
+
+    with stores.empty_log() as log:
+        stores.settle()
+        readings[0] = ("begin", read_parts(stores.clusters))
+        transfer_hop(log.hop, runner, recorded_by="benchmark", progress=note)
+        readings.append(("confirm", read_parts(stores.clusters)))
+    steps = {step: dict.fromkeys(PARTS, 0.0) for step in STEPS}
+    for (_, before), (step, now) in pairwise(readings):
+        for part, seconds in since(before, now).items():
+            steps[step][part] += seconds
+    return steps
 
 
 def _step_seconds(stores: BenchStores, log: EmptyLog, started_at: float) -> Mapping[str, float]:
@@ -98,10 +142,10 @@ def measure_pipe(stores: BenchStores, *, messages: int, round_: int, format_: st
         words = {"columns": _COLUMNS, "format": sql.SQL(format_), "log": log.table}
         copy_to, copy_from = _psql(SOURCE, _COPY_TO.format(**words)), _psql(DESTINATION, _COPY_FROM.format(**words))
         stores.settle()
-        with timed() as timer:
+        with timed_with_cpu(stores) as timer:
             _run_pipe(copy_to, copy_from)
         row_count = stores.require_rows(DESTINATION, log.table, messages)
-    return Measurement(PIPES[format_], round_, timer.seconds, row_count)
+    return Measurement(PIPES[format_], round_, timer.seconds, row_count, cpu=timer.cpu)
 
 
 def _psql(store: str, statement: sql.Composable) -> list[str]:

@@ -1,4 +1,4 @@
-"""CPU times of a benchmark on Spark: of the stores, of the JVM, and of Python."""
+"""CPU times of a benchmark: of the stores, of the JVM, of Python, and of all that is no store."""
 
 from __future__ import annotations
 
@@ -6,8 +6,31 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from relaybox.local.processes import children, descendants, process_cpu_seconds, tree_cpu_seconds
+from relaybox.local.processes import children, descendants, process_cpu_seconds, tree_cpu_seconds, trees_cpu_seconds
+
+if TYPE_CHECKING:
+    from relaybox.local.clusters import Cluster
+
+PARTS = ("source", "destination", "clients")
+"""Of a measurement between two stores: their servers, and whoever moves the messages (this process, its workers, psql, a JVM)."""
+
+
+def read_parts(clusters: Mapping[str, Cluster]) -> dict[str, float]:
+    """CPU seconds of each of PARTS until now, sessions and programs that have ended included.
+
+    Args:
+        clusters: running ones, started by this process, of the names `source` and `destination`.
+    """
+    servers = [clusters[part].pid or 0 for part in PARTS[:2]]
+    source, destination, everything = trees_cpu_seconds([*servers, os.getpid()])
+    return dict(zip(PARTS, (source, destination, everything - source - destination), strict=True))
+
+
+def since(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
+    """What each part has used between two readings."""
+    return {part: now[part] - before[part] for part in now}
 
 
 @dataclass(frozen=True)

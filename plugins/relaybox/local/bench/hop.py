@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from relaybox import __version__, errors
 from relaybox.hops.runners import ThreadRunner
-from relaybox.local.bench.contestants import measure_hop, measure_pipe
+from relaybox.local.bench.contestants import measure_hop, measure_pipe, measure_steps
 from relaybox.local.bench.replication import measure_sync
 from relaybox.local.bench.report import HOP, PIPES, SYNCS, TITLES, BenchReport, Measurement, print_report, write_json
 from relaybox.local.bench.stores import BenchStores, bench_directory, open_bench_stores
@@ -106,6 +106,7 @@ class _Bench:
             limits=asdict(hop.limits),
             environment=describe_environment(self._stores),
             measurements=tuple(self._take_turns()),
+            step_cpu=measure_steps(self._stores, self._runner),
         )
 
     def _fill(self, rollback_every: int) -> None:

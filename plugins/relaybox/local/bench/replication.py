@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from psycopg2 import sql
 
 from relaybox import errors
-from relaybox.local.bench.contestants import timed
+from relaybox.local.bench.contestants import timed_with_cpu
 from relaybox.local.bench.report import SYNCS, Measurement
 from relaybox.local.bench.stores import REPLICA, SOURCE, BenchStores
 from relaybox.stores.schema import SEGMENT_ROWS
@@ -54,11 +54,11 @@ def measure_sync(stores: BenchStores, *, messages: int, round_: int, format_: st
         stores.settle()
         subscribe = _SUBSCRIBE.format(source=sql.Literal(stores.source_dsn), binary=sql.Literal(format_ == "binary"))
         with _ended_subscription(stores):
-            with timed() as timer:
+            with timed_with_cpu(stores) as timer:
                 stores.query(REPLICA, subscribe)
                 _wait_for_sync(stores)
             row_count = stores.require_rows(REPLICA, _TABLE, messages)
-    return Measurement(SYNCS[format_], round_, timer.seconds, row_count)
+    return Measurement(SYNCS[format_], round_, timer.seconds, row_count, cpu=timer.cpu)
 
 
 @contextmanager

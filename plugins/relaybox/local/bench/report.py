@@ -12,6 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from relaybox.local.bench.cpu_times import PARTS
+
 HOP = "hop"
 PIPES = {"binary": "pipe-binary", "text": "pipe-text"}
 SYNCS = {"binary": "sync-binary", "text": "sync-text"}
@@ -33,6 +35,7 @@ class Measurement:
     row_count: int
     byte_count: int | None = None  # of the binary COPY stream; known of a hop
     steps: Mapping[str, float] = field(default_factory=dict)  # seconds per step of a hop
+    cpu: Mapping[str, float] = field(default_factory=dict)  # CPU seconds per part (cpu_times.PARTS)
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class BenchReport:
     limits: Mapping[str, int]
     environment: Mapping[str, Any]
     measurements: tuple[Measurement, ...]
+    step_cpu: Mapping[str, Mapping[str, float]]  # of one more run of the hop: step, part, CPU seconds
 
     def seconds(self, contestant: str) -> list[float]:
         """Seconds of a contestant, by round."""
@@ -64,6 +68,10 @@ class BenchReport:
         """In the binary COPY stream."""
         return next(m.byte_count / m.row_count for m in self.measurements if m.byte_count)
 
+    def cpu_per_million(self, contestant: str, part: str) -> float:
+        """CPU seconds per million messages, the median of the rounds."""
+        return median(m.cpu[part] / m.row_count * 1e6 for m in self.measurements if m.contestant == contestant)
+
     def step_seconds(self, step: str) -> list[float]:
         return [m.steps[step] for m in self.measurements if m.contestant == HOP]
 
@@ -74,6 +82,9 @@ class BenchReport:
             "bytes_per_message": self.bytes_per_message,
             "seconds": {contestant: spread(self.seconds(contestant)) for contestant in TITLES},
             "steps": {step: spread(self.step_seconds(step)) for step in STEPS},
+            "cpu_seconds_per_million": {
+                contestant: {part: self.cpu_per_million(contestant, part) for part in PARTS} for contestant in TITLES
+            },
             "ratios": {f"{HOP}/{baseline}": spread(self.ratios(baseline)) for baseline in TITLES if baseline != HOP},
             "baselines": {"pipe": self.faster(PIPES), "sync": self.faster(SYNCS)},
         }
@@ -97,7 +108,7 @@ def show_seconds(seconds: Sequence[float]) -> str:
 
 def print_report(report: BenchReport, console: Console) -> None:
     """Rates, then ratios, then where the hop's time went."""
-    console.print(_rates(report), _ratios(report), _steps(report), sep="\n")
+    console.print(_rates(report), _ratios(report), _cpu(report), _steps(report), sep="\n")
 
 
 def _rates(report: BenchReport) -> Table:
@@ -131,10 +142,27 @@ def _ratios(report: BenchReport) -> Table:
     return table
 
 
+def _cpu(report: BenchReport) -> Table:
+    table = Table(
+        "CPU seconds per million messages",
+        *PARTS,
+        "all",
+        caption="Fewer are better. Medians; clients are whoever moves the messages.",
+    )
+    for contestant, name in TITLES.items():
+        parts = [report.cpu_per_million(contestant, part) for part in PARTS]
+        table.add_row(name, *(f"{seconds:.2f}" for seconds in (*parts, sum(parts))))
+    return table
+
+
 def _steps(report: BenchReport) -> Table:
     table = Table(
-        "step of the hop", "seconds: median (min to max)", caption="Where the hop's time goes. Fewer seconds are better."
+        "step of the hop",
+        "seconds: median\n(min to max)",
+        *(f"CPU seconds:\n{part}" for part in PARTS),
+        caption="Where the hop's time goes. Fewer seconds are better. CPU seconds are of one more run.",
     )
     for step in STEPS:
-        table.add_row(step, show_seconds(report.step_seconds(step)))
+        cpu = report.step_cpu[step]
+        table.add_row(step, show_seconds(report.step_seconds(step)), *(f"{cpu[part]:.2f}" for part in PARTS))
     return table
