@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -23,12 +24,14 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.observability import stats
 
-from relaybox.airflow import slot_use
+from relaybox.airflow import head_start, slot_use
 from relaybox.airflow.assets import log_asset, settled_asset, verification_asset
 from relaybox.airflow.dags.retention import build_retention_dag
 from relaybox.airflow.dags.verify import build_verify_dag
 from relaybox.airflow.dags.watch import build_watch_dag
+from relaybox.airflow.head_start import SparkHasStarted, UntilOver
 from relaybox.airflow.links import SparkApplicationLink
+from relaybox.airflow.operators import transfer as transfer_operator
 from relaybox.airflow.operators.driver import SparkDriverOperator
 from relaybox.airflow.operators.settle import HopSettleOperator
 from relaybox.airflow.operators.transfer import HopTransferOperator
@@ -55,8 +58,10 @@ env > "$NOTES/environment"
 cp "$PGSERVICEFILE" "$NOTES/services"
 cp "$RELAYBOX_CONFIG" "$NOTES/relaybox.yaml"
 for last; do :; done
+while test -e "$NOTES/starts"; do sleep 0.02; done
 test -e "$NOTES/application" && cp "$NOTES/application" "$RELAYBOX_APPLICATION_FILE"
 test -e "$NOTES/result" && cp "$NOTES/result" "$last"
+while test -e "$NOTES/works"; do sleep 0.02; done
 exit "$(cat "$NOTES/exit_code")"
 """
 
@@ -66,7 +71,7 @@ class SparkSubmit:
     """Stands where spark-submit is found: notes its arguments, environment and service file, and ends as told.
 
     A file `result` beside its notes is left where the last argument says, as an application leaves its result; one named
-    `application` is what it says of itself.
+    `application` is what it says of itself. It starts while there is a file `starts`, and then works while there is one `works`.
     """
 
     notes: Path
@@ -463,7 +468,7 @@ def test_spark_starts_from_the_row_count_of_the_route(
     connected.send_many(3)
     transfer(connected, hop)
     assert spark_submit.was_called is starts_spark
-    assert len(connected.payloads()) == (0 if starts_spark else waiting)
+    assert starts_spark or len(connected.payloads()) == waiting
 
 
 def test_a_large_batch_that_comes_while_threads_linger_is_left_to_spark(
@@ -482,10 +487,85 @@ def test_a_large_batch_that_comes_while_threads_linger_is_left_to_spark(
     sender.join()
     assert spark_submit.was_called
     assert numbers == {"batch": 2, "log_position": 11}
-    assert connected.payloads() == ["one"]
     connected.transfer()
     assert connected.log_positions() == list(range(1, 12))
     assert connected.value("airline", "select count(*) from relaybox_internal.batch") == 2
+
+
+def test_threads_move_what_comes_while_spark_starts(
+    connected: World, spark_submit: SparkSubmit, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its start takes ten seconds, beside others thirty. Once it has started, they move nothing more."""
+    caplog.set_level("INFO")
+    (spark_submit.notes / "application").write_text("local-1")
+    starts, works = spark_submit.notes / "starts", spark_submit.notes / "works"
+    starts.touch()
+    works.touch()
+    connected.send_many(12)
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            moving = pool.submit(transfer, connected, few_rows_for_spark(connected))
+            wait_until(lambda: len(connected.payloads()) == 12, "the waiting messages are moved")
+            assert spark_submit.was_called
+            connected.send("later")
+            wait_until(lambda: len(connected.payloads()) == 13, "what comes later is moved too")
+            starts.unlink()
+            wait_until(
+                lambda: not connected.value("airline", "select relaybox_internal.hop_is_driven('flights/1')"), "the threads end"
+            )
+            connected.send("left to Spark")
+            assert not moving.done()
+        finally:
+            starts.unlink(missing_ok=True)
+            works.unlink()
+        moving.result()
+    assert len(connected.payloads()) == 13
+    assert 'head_start_ended hop=flights/1 reason="Spark has started"' in caplog.text
+    assert connected.query("airline", "select distinct application, recorded_by from relaybox_internal.attempt") == [
+        (None, "a_dag a_run")
+    ]
+
+
+def test_a_batch_that_threads_have_begun_is_resumed_by_spark(connected: World, spark_submit: SparkSubmit) -> None:
+    """Spark has started while they copied: they begin no other slice, and the batch stays planned."""
+    hop = few_rows_for_spark(connected)
+    connected.send_many(12)
+    with pytest.raises(SparkHasStarted):
+        transfer_hop(hop, UntilOver(ThreadRunner(), lambda: True), recorded_by="test")
+    assert connected.payloads() == []
+    assert connected.transfer().resumed_count == 1
+    assert connected.log_positions() == list(range(1, 13))
+
+
+@pytest.mark.parametrize("mode", ["runner: spark", "cluster mode"])
+def test_spark_alone_moves_for_a_route_that_says_so(
+    connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """With `runner: spark` no thread of a task copies a message; nor in cluster mode, where the task can't see whether Spark runs."""
+    monkeypatch.setattr(transfer_operator, "head_start", lambda *_, **__: pytest.fail("threads begin"))
+    hop = by_spark(connected)
+    if mode == "cluster mode":
+        hop = replace(few_rows_for_spark(connected), spark=replace(hop.spark, deploy_mode="cluster"))
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "yarn"}))
+    connected.send_many(12)
+    transfer(connected, hop)
+    assert spark_submit.was_called
+
+
+def test_an_error_of_the_head_start_is_told_and_fails_nothing(
+    connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark's driver meets the same stores, and its error is the task's."""
+    caplog.set_level("INFO")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreBusy("no room")
+
+    monkeypatch.setattr(head_start, "transfer_hop", refuse)
+    connected.send_many(12)
+    transfer(connected, few_rows_for_spark(connected))
+    assert spark_submit.was_called
+    assert 'head_start_ended hop=flights/1 reason="no room"' in caplog.text
 
 
 def test_airflows_own_metrics_tell_what_a_transfer_moved(

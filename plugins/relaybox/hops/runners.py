@@ -43,7 +43,7 @@ class ThreadRunner:
     application = None
 
     def __init__(self, threads: int = 2, *, below_rows: int | None = None) -> None:
-        self._threads = threads
+        self.threads = threads
         self._below_rows = below_rows
         self._sessions = SliceSessions()
 
@@ -58,7 +58,7 @@ class ThreadRunner:
         row_count = sum(slice_.row_count for slice_ in slices)
         if self._below_rows is not None and row_count >= self._below_rows:
             raise BatchTooLarge(f"batch {order.batch} of hop {order.hop} has {row_count} rows")
-        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="relaybox-slice")
+        pool = ThreadPoolExecutor(self.threads, thread_name_prefix="relaybox-slice")
         wait = False
         try:
             with self._sessions.keeping(self._threads):

@@ -95,6 +95,10 @@ class SparkDriverOperator(BaseOperator):
             finally:
                 self.connect_session = None  # Airflow calls on_kill after a time limit too: then its work has ended already
 
+    def told_application(self) -> Path:
+        """Where a driver in client mode says, as soon as it has a session, which application it is; within a service_file block."""
+        return Path(os.environ["PGSERVICEFILE"]).with_name("application")
+
     def run_driver(self, *more_arguments: str) -> None:
         """Runs the application to its end, within a service_file block; an AirflowException with its exit code unless that is 0.
 
@@ -104,8 +108,8 @@ class SparkDriverOperator(BaseOperator):
         """
         # asked first: without a connection the hook would quietly submit to YARN
         self._require_submit(BaseHook.get_connection(self.spark.conn_id))
-        directory = Path(os.environ["PGSERVICEFILE"]).parent
-        told, routes = directory / "application", directory / "relaybox.yaml"
+        told = self.told_application()
+        routes = told.with_name("relaybox.yaml")
         routes.write_text(self.routes_text, encoding="utf-8")  # what this task was built from: the file may change meanwhile
         environment = {**driver_environment(routes), APPLICATION_FILE: str(told)}
         is_far = self.spark.deploy_mode == "cluster"

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow.sdk.observability import stats
 
 from relaybox.airflow.assets import log_asset
+from relaybox.airflow.head_start import head_start
 from relaybox.airflow.hop_state import HopState, read_hop_state
 from relaybox.airflow.lineage import lineage_is_asked_for, transfer_lineage
 from relaybox.airflow.links import BatchesLink, SparkApplicationLink
@@ -113,6 +114,9 @@ class HopTransferOperator(SparkDriverOperator):
         if server := self.server:
             with self.connect(server, context) as session:
                 self._run(context, SparkRunner(session), linger_seconds=idle_seconds(self.hop))
+        elif self.hop.runner == "auto" and self.spark.deploy_mode == "client":
+            with head_start(self.hop, recorded_by=run_name(context["ti"]), has_started=self.told_application().exists):
+                self.run_driver()
         else:
             self.run_driver()
 

@@ -177,8 +177,8 @@ def demo_routes(directory: Path) -> dict[str, Any]:
                 "topics": [TOPIC],
                 "path": list(STORES),
                 "policy": "cascade",
-                "runner": "spark",
-                "limits": {"linger_seconds": 5},  # one Spark application per hop moves the whole year
+                "runner": "auto",  # while Spark starts, threads move the first flights
+                "limits": {"linger_seconds": 5, "spark_from_rows": 1},  # one Spark application per hop moves the whole year
                 "retries": _RETRIES,
             },
             DERIVED_ROUTE: {
