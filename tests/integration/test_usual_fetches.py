@@ -1,0 +1,173 @@
+"""The usual case of a fetch, which fetch() decides itself, gives what the whole way gives: rows, cursor and errors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg2
+import pytest
+
+from tests.support.streams import STORE, deliver
+from tests.support.world import World
+
+FETCHES = {
+    "usual": "select * from relaybox.fetch('usual', %s, %s, %s, %s, %s)",
+    "whole": "select * from relaybox_internal.fetch_any_lane('whole', %s, %s, %s, %s, %s)",
+}
+"""The same call: of a subscription that may take the usual case, and of its twin, which never does."""
+
+SUBSCRIBED = (
+    "",
+    ", nack_limit => 1",
+    ", nack_limit => 2, retry_seconds => 30",
+    ", crash_limit => 2",
+    ", hold_sender => true, nack_limit => 1",
+)
+CURSOR = """
+select
+    c.lane, c.version, c.done_stream_position, c.fetched_stream_position, c.redrive_stream_position, c.fetch_count,
+    c.suspect_stream_position, c.suspect_rows, c.worker, c.leased_until is null, c.wait_until is null, c.replay_stream_position,
+    c.token is null, c.fetched_in is null, c.first_fetched_at is null,
+    (select count(*) from relaybox_internal.cursor older where older.subscription_id = c.subscription_id),
+    (
+        select array_agg(row(d.stream_position, d.state, d.given_ahead)::text order by d.stream_position)
+        from relaybox_internal.dead_letter d where d.subscription_id = s.subscription_id
+    )
+from relaybox_internal.lane_cursors c
+join relaybox_internal.subscription s using (subscription_id)
+where s.subscription = %s and s.ended_at is null
+"""
+TIME_PASSES = """
+update relaybox_internal.cursor set
+    leased_until = leased_until - interval '2 minutes', wait_until = wait_until - interval '2 minutes'
+"""
+
+
+@dataclass
+class Twin:
+    """One of the two subscriptions: what it fetched last."""
+
+    world: World
+    subscription: str
+    token: str | None = None
+
+    def call(self, statement: str, *arguments: object) -> Any:
+        """Rows of a statement in which TWIN is this subscription's name, or the SQLSTATE of its error."""
+        try:
+            return self.world.query(STORE, statement.replace("TWIN", self.subscription), *arguments)
+        except psycopg2.Error as refused:
+            return refused.pgcode
+
+    def fetch(self, size: int | None, acked: int | None, token: str | None, lane: int | None, worker: str) -> Any:
+        """Rows without the token, which is random; the SQLSTATE of an error."""
+        verification = self.token if token == "newest" else token
+        rows = self.call(FETCHES[self.subscription], size, acked, verification, lane, worker)
+        if isinstance(rows, list) and rows:
+            assert {row[2] for row in rows} == {self.world.value(STORE, self._newest_token())}
+            self.token = rows[0][2]
+            return [(*row[:2], *row[3:]) for row in rows]
+        return rows
+
+    def _newest_token(self) -> str:
+        return (
+            "select c.token from relaybox_internal.lane_cursors c join relaybox_internal.subscription s using (subscription_id) "
+            f"where s.subscription = '{self.subscription}' and s.ended_at is null"
+        )
+
+    def cursor(self) -> Any:
+        return self.world.query(STORE, CURSOR, self.subscription)
+
+
+@pytest.fixture
+def stream(world: World) -> World:
+    deliver(world, 12)
+    return world
+
+
+def subscribe(world: World, options: str = "") -> tuple[Twin, Twin]:
+    twins = Twin(world, "usual"), Twin(world, "whole")
+    for twin in twins:
+        world.query(STORE, f"select relaybox.subscribe('{twin.subscription}', 'flights'{options})")
+    return twins
+
+
+def whole_way_breaks(world: World) -> None:
+    """From here on a fetch that is not the usual case fails."""
+    world.query(
+        STORE,
+        """
+        create or replace function relaybox_internal.subscription_named(
+            name text, is_ending boolean default false, is_reading boolean default false,
+            gives_messages boolean default false, is_operating boolean default false
+        ) returns relaybox_internal.subscription language plpgsql stable as $$ begin raise exception 'the whole way'; end $$
+        """,
+    )
+
+
+def test_a_consumer_that_acknowledges_what_it_fetched_takes_the_usual_case(stream: World) -> None:
+    """Also the first fetch, the rest of the stream, and the last one of the messages of a run."""
+    usual, _ = subscribe(stream)
+    whole_way_breaks(stream)
+    got = usual.fetch(5, None, None, None, "w")
+    assert [row[0] for row in got] == [1, 2, 3, 4, 5]
+    assert [row[0] for row in usual.fetch(1, 5, "newest", None, "w")] == [6]
+    assert [row[0] for row in usual.fetch(100, 6, "newest", 1, "w")] == [7, 8, 9, 10, 11, 12]
+    assert usual.fetch(100, 12, "newest", None, "w") == "P0001"
+
+
+ACTIONS: tuple[Callable[[random.Random], tuple[Any, ...]], ...] = (
+    lambda r: ("deliver", r.randint(1, 9), r.random() < 0.3),
+    *[lambda r: ("fetch", r.choice([1, 2, 3, 5, 50]), "all", "newest", None, "w")] * 9,
+    *[lambda r: ("fetch", r.choice([1, 4, 50]), None, None, r.choice([None, 1]), "w")] * 4,
+    lambda r: ("fetch", r.choice([1, 4]), r.choice([-1, 0, 1, 2]), r.choice(["newest", None, "1-0123456789abcdef"]), None, "w"),
+    lambda r: ("fetch", r.choice([0, None, 3]), None, r.choice([None, "newest"]), r.choice([None, 2]), "w"),
+    lambda r: ("fetch", 3, None, None, None, r.choice(["", "v", "transaction 1", "x" * 301, "transaction one"])),
+    lambda r: ("say", "select relaybox.ack('TWIN', {done} + %s, '{token}')", r.randint(1, 3)),
+    *[lambda r: ("say", "select relaybox.nack('TWIN', {done} + %s, 'no', '{token}')", r.randint(1, 3))] * 2,
+    lambda r: ("say", "select relaybox.release('TWIN', '{token}')"),
+    lambda r: ("say", "select relaybox.redrive('TWIN', 'again')"),
+    lambda r: ("say", "select relaybox.replay('TWIN', greatest({done} - %s, 1), reason => 'again')", r.randint(0, 6)),
+    lambda r: ("say", "select relaybox.fetch_one_at_a_time('TWIN', 'killed', %s)", r.randint(1, 5)),
+    *[lambda r: ("time passes",)] * 2,
+    lambda r: ("drop", r.randint(-1, 2)),
+)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_g7_g10_the_usual_case_is_the_whole_way(stream: World, seed: int) -> None:
+    """Two twins do the same: after each step they have the same rows, errors, cursors and dead letters."""
+    seeded = random.Random(seed)
+    twins = subscribe(stream, SUBSCRIBED[seed % len(SUBSCRIBED)])
+    for step in range(60):
+        action = seeded.choice(ACTIONS)(seeded)
+        if action[0] == "deliver":
+            deliver(stream, action[1], backwards=action[2])
+        elif action[0] == "time passes":
+            stream.query(STORE, TIME_PASSES)
+        elif action[0] == "drop":
+            stream.query(
+                STORE,
+                """
+                update relaybox_internal.stream set first_kept_stream_position = greatest(1, least(last_stream_position + 1, (
+                    select min(c.done_stream_position) + 1 + %s from relaybox_internal.lane_cursors c
+                )))
+                """,
+                action[1],
+            )
+        else:
+            answers = [act(twin, action) for twin in twins]
+            assert answers[0] == answers[1], (seed, step, action)
+        assert twins[0].cursor() == twins[1].cursor(), (seed, step, action)
+
+
+def act(twin: Twin, action: tuple[Any, ...]) -> Any:
+    (cursor,) = twin.cursor()
+    done, fetched = cursor[2], cursor[3]
+    if action[0] == "fetch":
+        _, size, acked, token, lane, worker = action
+        acked_through = fetched if acked == "all" else None if acked is None else done + acked
+        return twin.fetch(size, acked_through, token, lane, worker)
+    return twin.call(action[1].replace("{done}", str(done)).replace("{token}", twin.token or "none"), *action[2:])
