@@ -52,7 +52,9 @@ create table bench.debezium_kept (
 );
 create table bench.debezium_deleted (like bench.debezium_kept including all);
 """
-_INSERT_DEBEZIUM = f"into bench.debezium_kept (aggregatetype, aggregateid, type, payload) values ('order', 'order-1', 'placed', '{_PAYLOAD}')"
+_INSERT_DEBEZIUM = (
+    f"into bench.debezium_kept (aggregatetype, aggregateid, type, payload) values ('order', 'order-1', 'placed', '{_PAYLOAD}')"
+)
 _COLUMNS = f"(topic, sender, key, payload) values ('orders', 'shop-1', 'order-1', '{_PAYLOAD}')"
 
 
@@ -161,11 +163,21 @@ def run_bench_produce(
     with bench_directory(console) as directory, open_bench_stores(directory, {}) as stores:
         stores.new_route()
         left_out = _make_contestants(stores, console)
-        sendings = tuple(_take_turns(stores, directory, left_out, messages, rounds, console))
+        sendings = tuple(_take_turns(_Place(stores, directory), left_out, messages, rounds, console))
         report = ProduceReport(messages, rounds, describe_environment(stores), left_out, sendings)
     _print(report, console)
     write_json(report.as_json(), json_path)
     return report
+
+
+@dataclass(frozen=True)
+class _Place:
+    stores: BenchStores
+    directory: Path
+
+    def cpu_seconds(self) -> float:
+        """Of the source's server until now, with the sessions that have ended."""
+        return tree_cpu_seconds(self.stores.clusters[SOURCE].pid or 0)
 
 
 def _make_contestants(stores: BenchStores, console: Console) -> tuple[str, ...]:
@@ -173,19 +185,17 @@ def _make_contestants(stores: BenchStores, console: Console) -> tuple[str, ...]:
     stores.query(SOURCE, _TABLES)
     left_out = []
     for name, contestant in CONTESTANTS.items():
-        made = [make() for make in contestant.makes]
-        if None in made:
+        made = [text for make in contestant.makes if (text := make()) is not None]
+        if len(made) < len(contestant.makes):
             left_out.append(name)
             console.print(f"[bold]{contestant.title} is left out: its SQL is not here. Run: make rivals[/bold]")
             continue
-        for statements in made:
-            stores.query(SOURCE, statements)
+        for text in made:
+            stores.query(SOURCE, text)
     return tuple(left_out)
 
 
-def _take_turns(
-    stores: BenchStores, directory: Path, left_out: tuple[str, ...], messages: int, rounds: int, console: Console
-) -> Iterator[Sending]:
+def _take_turns(place: _Place, left_out: tuple[str, ...], messages: int, rounds: int, console: Console) -> Iterator[Sending]:
     names = [name for name in CONTESTANTS if name not in left_out]
     turns = [(WARM_UP, size, name) for size in SIZES for name in names]
     for round_ in range(1, rounds + 1):
@@ -196,26 +206,24 @@ def _take_turns(
         task = progress.add_task("measuring", total=len(turns))
         for round_, size, name in turns:
             progress.update(task, description=f"{name}, {size}")
-            stores.query(SOURCE, "select relaybox_internal.ensure_outbox_segments()")
-            stores.settle()
+            place.stores.query(SOURCE, "select relaybox_internal.ensure_outbox_segments()")
+            place.stores.settle()
             if name in PUTS:
-                sending = _put(stores, name, size, round_, messages // SESSIONS // size * size)
+                sending = _put(place, name, size, round_, messages // SESSIONS // size * size)
             else:
-                sending = _send(stores, directory, name, size, round_, messages // SESSIONS // size)
+                sending = _send(place, name, size, round_, messages // SESSIONS // size)
             progress.advance(task)
             if round_ != WARM_UP:
                 yield sending
 
 
-def _send(stores: BenchStores, directory: Path, name: str, size: int, round_: int, transactions: int) -> Sending:
+def _send(place: _Place, name: str, size: int, round_: int, transactions: int) -> Sending:
     """pgbench with one script for one transaction: of 100 messages in a pipeline, so that it is one round trip."""
-    script = directory / f"{name}-{size}.sql"
+    script = place.directory / f"{name}-{size}.sql"
     script.write_text(_script(CONTESTANTS[name].statement, size), encoding="utf-8")
     command = [str(postgres_program("pgbench")), "--no-vacuum", "--protocol=prepared", f"--client={SESSIONS}", "--jobs=2"]
     command += [f"--transactions={transactions}", f"--file={script}", f"service={SOURCE}"]
-    pid = stores.clusters[SOURCE].pid
-    assert pid is not None
-    before = tree_cpu_seconds(pid)
+    before = place.cpu_seconds()
     answer = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
     sent = re.search(r"actually processed: (\d+)", answer.stdout)
     rate = re.search(r"tps = ([\d.]+)", answer.stdout)
@@ -224,7 +232,7 @@ def _send(stores: BenchStores, directory: Path, name: str, size: int, round_: in
             f"{CONTESTANTS[name].title} did not send {transactions * SESSIONS} transactions: {(answer.stderr or answer.stdout)[-500:]}"
         )
     seconds = int(sent[1]) / float(rate[1])
-    return Sending(name, size, round_, int(sent[1]) * size, seconds, tree_cpu_seconds(pid) - before)
+    return Sending(name, size, round_, int(sent[1]) * size, seconds, place.cpu_seconds() - before)
 
 
 def _script(statement: str, size: int) -> str:
@@ -238,11 +246,9 @@ def _script(statement: str, size: int) -> str:
     return "\\startpipeline\nbegin;\n" + f"{statement};\n" * size + "commit;\n\\endpipeline\n"
 
 
-def _put(stores: BenchStores, name: str, size: int, round_: int, messages: int) -> Sending:
+def _put(place: _Place, name: str, size: int, round_: int, messages: int) -> Sending:
     values = ("orders", "shop-1", "order-1", _PAYLOAD)
-    pid = stores.clusters[SOURCE].pid
-    assert pid is not None
-    before = tree_cpu_seconds(pid)
+    before = place.cpu_seconds()
     with closing(psycopg2.connect(service=SOURCE)) as connection, connection.cursor() as cursor:
         begun = time.perf_counter()
         for number in range(1, messages + 1):
@@ -254,7 +260,7 @@ def _put(stores: BenchStores, name: str, size: int, round_: int, messages: int) 
             if number % size == 0:
                 connection.commit()
         seconds = time.perf_counter() - begun
-    return Sending(name, size, round_, messages, seconds, tree_cpu_seconds(pid) - before)
+    return Sending(name, size, round_, messages, seconds, place.cpu_seconds() - before)
 
 
 def _print(report: ProduceReport, console: Console) -> None:
