@@ -245,6 +245,11 @@ $(OBJECT_STORE): tests/versions/moto.lock | $(INSTALLED)
 	@touch $@
 
 # The tests of poolers start it; the demo needs none.
+# pgmq and PgQ beside the outbox and fetch, in `relaybox bench produce` and `relaybox bench consume`. No test needs them.
+.PHONY: rivals
+rivals: $(INSTALLED) ## Get the queues that benchmarks compare with: SQL of the packages pgmq and postgresql-15-pgq3
+	$(BIN)/python -m relaybox.local.bench.rivals
+
 .PHONY: pgbouncer
 pgbouncer: $(INSTALLED)
 	$(BIN)/python -m relaybox.local.pgbouncer

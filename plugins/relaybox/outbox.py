@@ -5,6 +5,7 @@ An application needs nothing of this: an insert into relaybox.outbox says the sa
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from base64 import b64encode
@@ -20,7 +21,7 @@ from sqlalchemy import text
 from relaybox.exact_json import write_json
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, TextClause
     from sqlalchemy.orm import Session, scoped_session
 
     Producing = Session | scoped_session[Session] | Connection | Psycopg2Cursor
@@ -30,14 +31,15 @@ Clock = Mapping[str, int | list[int]]
 
 _INDEX_END = 2**63
 
-_INSERT = """
-insert into relaybox.outbox (message_id, topic, sender, epoch, index, key, headers, payload, payload_bytes, clock)
-values (
-    coalesce(cast({message_id} as uuid), relaybox.new_message_id()), {topic}, {sender}, coalesce(cast({epoch} as integer), 1),
-    cast({index} as bigint), {key}, cast({headers} as jsonb), {payload}, cast({payload_bytes} as bytea), cast({clock} as jsonb)
-)
-returning message_id
-"""
+_CASTS = {
+    "message_id": "uuid",
+    "epoch": "integer",
+    "index": "bigint",
+    "headers": "jsonb",
+    "payload_bytes": "bytea",
+    "clock": "jsonb",
+}
+"""Types of the columns of a message that drivers may give as texts."""
 _INSERT_MANY = """
 with messages as (
     insert into relaybox.outbox (message_id, topic, sender, epoch, index, key, headers, payload, payload_bytes)
@@ -122,8 +124,16 @@ def put(
         "payload_bytes": payload_bytes,
         "clock": _json(clock),
     }
-    (given,) = _row(session, _INSERT, values)
+    values = {name: value for name, value in values.items() if value is not None or name in ("topic", "sender")}
+    (given,) = _row(session, _insert(tuple(values)), values)
     return given if isinstance(given, UUID) else UUID(given)
+
+
+@functools.cache
+def _insert(columns: tuple[str, ...]) -> str:
+    """The insert of a message that has these columns: the server reads and computes nothing for those that it has not."""
+    values = (f"cast({{{name}}} as {_CASTS[name]})" if name in _CASTS else f"{{{name}}}" for name in columns)
+    return f"insert into relaybox.outbox ({', '.join(columns)}) values ({', '.join(values)}) returning message_id"  # noqa: S608  # the columns are above
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,9 +354,19 @@ def _is_whole(number: Any) -> bool:
 def _row(session: Producing, statement: str, values: Mapping[str, Any]) -> Any:
     """The one row of a statement whose {names} are values."""
     if isinstance(session, Psycopg2Cursor):
-        session.execute(statement.format(**{name: f"%({name})s" for name in values}), values)
+        session.execute(_for_psycopg2(statement, tuple(values)), values)
         return tuple(_values(session.fetchone()))
-    return session.execute(text(statement.format(**{name: f":{name}" for name in values})), dict(values)).one()
+    return session.execute(_for_sqlalchemy(statement, tuple(values)), dict(values)).one()
+
+
+@functools.cache
+def _for_psycopg2(statement: str, names: tuple[str, ...]) -> str:
+    return statement.format(**{name: f"%({name})s" for name in names})
+
+
+@functools.cache
+def _for_sqlalchemy(statement: str, names: tuple[str, ...]) -> TextClause:
+    return text(statement.format(**{name: f":{name}" for name in names}))
 
 
 def _values(row: Any) -> Any:

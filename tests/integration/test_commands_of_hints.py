@@ -118,7 +118,7 @@ def test_hints_of_consumers(world: World, name: str) -> None:
 def test_hints_of_senders(world: World, name: str) -> None:
     """RB023: a sender that no role may send as, before its name is looked at; RB037: a sender that another store took."""
     world.query("airline", "select relaybox_internal.bind_senders(true)")
-    world.query("airline", "alter table relaybox.outbox drop constraint sender_is_a_plain_name")
+    world.query("airline", "alter table relaybox.outbox drop constraint message_is_accepted")
     with role(world, "airline", name, "relaybox_producer") as cursor:
         told = hint(cursor, "RB023", "select relaybox.next_index(%s)", name)
         assert words_of(told, "relaybox senders bind") == ["senders", "bind", *given(name, "STORE"), name, name]
@@ -128,7 +128,7 @@ def test_hints_of_senders(world: World, name: str) -> None:
 def test_the_hint_of_a_dead_letter_of_a_stream(world: World, name: str) -> None:
     """RB037, for a message of a sender that an older or other store let in."""
     world.change_route(order="fifo")
-    world.query("airline", "alter table relaybox.outbox drop constraint sender_is_a_plain_name")
+    world.query("airline", "alter table relaybox.outbox drop constraint message_is_accepted")
     world.query("airline", "insert into relaybox.outbox (topic, sender, index, payload) values ('flights', %s, 1, 'x')", name)
     world.transfer()
     for reason, command, end in (

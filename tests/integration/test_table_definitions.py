@@ -52,7 +52,7 @@ MENDED = {
         "not null of column row_count of relaybox_internal.batch is missing"
     ),
     "alter table relaybox.outbox alter column key set not null": "not null of column key of relaybox.outbox was added",
-    "alter table relaybox.outbox drop constraint topic_is_a_plain_name": "constraint topic_is_a_plain_name of relaybox.outbox is missing: CHECK",
+    "alter table relaybox.outbox drop constraint message_is_accepted": "constraint message_is_accepted of relaybox.outbox is missing: CHECK",
     "alter table relaybox_internal.hop_in drop constraint hop_arrives_once": (
         "constraint hop_arrives_once of relaybox_internal.hop_in is missing: UNIQUE (hop)"
     ),
@@ -150,8 +150,8 @@ LEFT = {
 
 HARMLESS = (
     (
-        "alter table relaybox.outbox drop constraint key_at_most_200_characters, "
-        "add constraint key_at_most_200_characters check (length(key) <= 200) not valid"
+        "alter table relaybox.outbox drop constraint message_is_accepted, add constraint message_is_accepted check ("
+        "relaybox_internal.accepts_message(topic, sender, key, index, epoch, headers, payload, payload_bytes, clock)) not valid"
     ),
     "alter table relaybox_internal.hop_in rename constraint hop_arrives_once to renamed",
     "alter index relaybox.outbox_xid rename to renamed",

@@ -71,6 +71,7 @@ COMMANDS = [
     ["bench", "spark"],
     ["bench", "latency"],
     ["bench", "consume"],
+    ["bench", "produce"],
     ["bench", "page"],
     ["bench", "retention"],
     ["version"],

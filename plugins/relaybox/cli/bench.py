@@ -103,6 +103,28 @@ def bench_consume(
     run_bench_consume(messages=messages, rounds=rounds, json_path=json_path)
 
 
+@commands.command("produce")
+def bench_produce(
+    messages: Annotated[
+        int, typer.Option("--messages", min=800, help="Number of messages that each contestant sends in each round.")
+    ] = 80_000,
+    rounds: Rounds = 3,
+    json_path: JsonPath = None,
+) -> None:
+    """Compare an insert into the outbox with one into an equal table without any machinery, and with other outboxes and queues.
+
+    `make rivals` gets pgmq and PgQ, which are left out without it.
+
+    \b
+    Examples:
+      relaybox bench produce --json produce.json
+      relaybox bench produce --messages 8000 --rounds 1
+    """
+    from relaybox.local.bench.produce import run_bench_produce
+
+    run_bench_produce(messages=messages, rounds=rounds, json_path=json_path)
+
+
 @commands.command("retention")
 def bench_retention(
     messages: Annotated[int, typer.Option("--messages", min=1, help="Number of messages.")] = 20_000_000,

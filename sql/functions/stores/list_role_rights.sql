@@ -98,8 +98,8 @@ functions as (
 function_rights (grantee, names) as (
     values
     ('relaybox_producer', array[
-        'complete_write', 'declare_sender', 'new_epoch', 'new_message_id', 'next_index',
-        'next_indexes', 'record_partition', 'record_put', 'sender_epoch'
+        'accepts_message', 'complete_write', 'declare_sender', 'new_epoch', 'new_message_id',
+        'next_index', 'next_indexes', 'record_partition', 'record_put', 'sender_epoch'
     ]),
     ('relaybox_consumer', array[
         'ack', 'ack_query', 'begin_query', 'cancel_replay', 'detached_files', 'drop_dead_letter',

@@ -9,8 +9,9 @@ begin
     cursor_.worker := worker_;
     cursor_.leased_until
     := clock_timestamp() + make_interval(secs => subscription_.lease_seconds);
-    cursor_.token
-    := cursor_.lane || '-' || left(replace(gen_random_uuid()::text, '-', ''), 16);
+    cursor_.token := relaybox_internal.new_token(
+        cursor_.subscription_id, cursor_.lane, cursor_.version
+    );
     cursor_.fetched_in := pg_current_xact_id();
     return cursor_;
 end

@@ -25,12 +25,20 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.hop import WARM_UP, describe_environment, show_progress
 from relaybox.local.bench.report import show_seconds, spread, write_json
+from relaybox.local.bench.singles import FETCH as FETCH_ONE
+from relaybox.local.bench.singles import Single, measure_singles, print_singles
+from relaybox.local.bench.singles import ratios as single_ratios
 from relaybox.local.bench.stores import DESTINATION, BenchStores, bench_directory, open_bench_stores
+from relaybox.local.processes import process_cpu_seconds
 
 _COLUMNS = "message_id, topic, sender, epoch, index, key, payload, payload_bytes, headers, clock, sent_at"
 _FETCHED = "1, '1-0000000000000000', false, 1, 'bench1/1'"  # lane, token, replayed, attempt, hop
 _SELECT = f"select log_position, {_FETCHED}, log_position, {_COLUMNS} from relaybox_internal.log where log_id = %s order by log_position"  # noqa: S608  # the columns are above
-_FETCH = "select * from relaybox.fetch('bench', %s, %s, %s, worker => 'bench')"
+_FETCH = "select * from relaybox.fetch('bench', %s, %s, %s, null, 'bench')"
+_PREPARE = (
+    "prepare fetched (integer, bigint, text) as select * from relaybox.fetch('bench', $1, $2, $3, null, 'bench')",
+    "execute fetched (%s, %s, %s)",
+)
 _QUEUE = f"""
     delete from public.queue where id in (select id from public.queue order by id for update skip locked limit 100)
     returning id, {_FETCHED}, id, {_COLUMNS}
@@ -41,6 +49,9 @@ _REFILL = f"""
 """  # noqa: S608  # the columns are above
 _PIECE = 10_000
 """Rows that a plain select hands over at once, through a cursor of the server: like a fetch of 10,000, it never holds all."""
+
+SINGLES = 3_000
+"""Messages that each contestant reads one by one."""
 
 OTHER_SUBSCRIPTIONS = 313
 OTHER_LANES = OTHER_SUBSCRIPTIONS * 64
@@ -55,11 +66,12 @@ _UNSUBSCRIBE_OTHERS = (
 
 @dataclass(frozen=True)
 class Reading:
-    """One contestant has read all messages once."""
+    """One contestant has read all messages once; cpu_seconds are those of its session's server process and of this process."""
 
     contestant: str
     round: int
     seconds: float
+    cpu_seconds: float
     row_count: int
 
 
@@ -72,13 +84,15 @@ def _read_select(connection: Connection, log_id: int) -> Iterator[int]:
     connection.commit()
 
 
-def _read_fetches(size: int) -> Callable[[Connection, int], Iterator[int]]:
+def _read_fetches(size: int, *, prepared: bool = False) -> Callable[[Connection, int], Iterator[int]]:
     def read(connection: Connection, _log_id: int) -> Iterator[int]:
         connection.autocommit = True  # one round trip: acknowledge, fetch and commit
         acked = (None, None)
         with connection.cursor() as cursor:
+            if prepared:
+                cursor.execute(_PREPARE[0])
             while True:
-                cursor.execute(_FETCH, (size, *acked))
+                cursor.execute(_PREPARE[1] if prepared else _FETCH, (size, *acked))
                 rows = cursor.fetchall()
                 if not rows:
                     return
@@ -113,6 +127,7 @@ CONTESTANTS: Mapping[str, _Contestant] = {
     SELECT: _Contestant("plain select", _read_select),
     "fetch-10000": _Contestant("fetch and ack, batches of 10,000", _read_fetches(10_000)),
     "fetch-100": _Contestant("fetch and ack, batches of 100", _read_fetches(100)),
+    "fetch-100-prepared": _Contestant("the same, prepared once, as most drivers do", _read_fetches(100, prepared=True)),
     "fetch-100-crowded": _Contestant(
         f"fetch and ack, 100, beside {OTHER_LANES:,} lanes of others", _read_fetches(100), crowded=True
     ),
@@ -130,6 +145,8 @@ class ConsumeReport:
     rounds: int
     environment: Mapping[str, Any]
     readings: tuple[Reading, ...]
+    singles: tuple[Single, ...]
+    """One message at a time."""
 
     def seconds(self, contestant: str) -> list[float]:
         return [reading.seconds for reading in sorted(self.readings, key=lambda r: r.round) if reading.contestant == contestant]
@@ -138,10 +155,20 @@ class ConsumeReport:
         """Seconds over the baseline's, by round."""
         return [a / b for a, b in zip(self.seconds(contestant), self.seconds(baseline), strict=True)]
 
+    def cpu_ratios(self, contestant: str, baseline: str) -> list[float]:
+        """CPU seconds over the baseline's, by round."""
+        cpu = {(one.contestant, one.round): one.cpu_seconds for one in self.readings}
+        return [cpu[contestant, round_] / cpu[baseline, round_] for round_ in range(1, self.rounds + 1)]
+
     def as_json(self) -> dict[str, Any]:
         """Every raw value, and the figures drawn from them."""
         return {
             **asdict(self),
+            "cpu_ratios": {f"{name}/{SELECT}": spread(self.cpu_ratios(name, SELECT)) for name in CONTESTANTS if name != SELECT},
+            "single_ratios": {
+                f"{name}/{FETCH_ONE}": spread(single_ratios(list(self.singles), name, FETCH_ONE))
+                for name in sorted({one.contestant for one in self.singles} - {FETCH_ONE})
+            },
             "seconds": {contestant: spread(self.seconds(contestant)) for contestant in CONTESTANTS},
             "ratios": {f"{name}/{SELECT}": spread(self.ratios(name, SELECT)) for name in CONTESTANTS if name != SELECT}
             | {
@@ -173,7 +200,11 @@ def run_bench_consume(
     ):
         log_id = fill_log(stores, messages, console)
         report = ConsumeReport(
-            messages, rounds, describe_environment(stores), tuple(_take_turns(stores, log_id, messages, rounds, console))
+            messages,
+            rounds,
+            describe_environment(stores),
+            tuple(_take_turns(stores, log_id, messages, rounds, console)),
+            tuple(measure_singles(stores, log_id, min(messages, SINGLES), rounds, console)),
         )
     _print(report, console)
     write_json(report.as_json(), json_path)
@@ -237,12 +268,13 @@ def _measure(name: str, round_: int, log_id: int, messages: int) -> Reading:
         with connection.cursor() as cursor:
             cursor.execute("select set_config('synchronous_commit', %s, false)", ("on" if contestant.synchronous else "off",))
         connection.commit()
-        begun = time.perf_counter()
+        pid = connection.info.backend_pid
+        begun, before = time.perf_counter(), process_cpu_seconds(pid) + time.process_time()
         row_count = sum(contestant.read(connection, log_id))
-        seconds = time.perf_counter() - begun
+        seconds, cpu_seconds = time.perf_counter() - begun, process_cpu_seconds(pid) + time.process_time() - before
     if row_count != messages:
         raise errors.ContentDiffers(f"{contestant.title} read {row_count} rows, there are {messages}.")
-    return Reading(name, round_, seconds, row_count)
+    return Reading(name, round_, seconds, cpu_seconds, row_count)
 
 
 def _print(report: ConsumeReport, console: Console) -> None:
@@ -252,10 +284,11 @@ def _print(report: ConsumeReport, console: Console) -> None:
         "seconds: median\n(min to max)",
         "messages\nper second",
         "seconds / those\nof plain select",
+        "CPU seconds / those\nof plain select",
         "table queue's seconds\n/ those of this fetch",
         title=title,
         caption=(
-            "Good: a fetch of 10,000 takes at most 1.5 times as long as a plain select, one of 100 at most 2 times, "
+            "Good: a fetch of 10,000 takes at most as long as a plain select, one of 100 at most 1.25 times, "
             "and a table queue at least 1.5 times as long as the fetch of 100."
         ),
     )
@@ -267,9 +300,11 @@ def _print(report: ConsumeReport, console: Console) -> None:
             show_seconds(seconds),
             f"{report.messages / median(seconds):,.0f}",
             f"{median(report.ratios(name, SELECT)):.2f}",
+            f"{median(report.cpu_ratios(name, SELECT)):.2f}",
             f"{median(report.ratios(queue, name)):.2f}" if name.startswith("fetch") and queue in CONTESTANTS else "",
         )
     console.print(table)
+    print_singles(list(report.singles), console)
     crowded = median(report.ratios("fetch-100-crowded", "fetch-100"))
     console.print(
         f"Batches of 100 beside {OTHER_LANES:,} lanes of others take {crowded:.2f} times as long as without them (good: at most 1.1)."

@@ -1,0 +1,291 @@
+"""`relaybox bench produce`: an insert into the outbox beside an insert into an equal table without any machinery, and beside others.
+
+Eight sessions of pgbench send the same message again and again, each in one transaction, or 100 in one transaction (one round trip).
+All use prepared statements and the same server, and commit durably. Who measures last is the Python client: its `put`
+beside the same insert by SQL, in one session.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psycopg2
+from rich.console import Console
+from rich.table import Table
+
+from relaybox import errors
+from relaybox.local.bench.hop import WARM_UP, describe_environment, show_progress
+from relaybox.local.bench.report import spread, write_json
+from relaybox.local.bench.rivals import PGMQ, PGQ
+from relaybox.local.bench.stores import SOURCE, BenchStores, bench_directory, open_bench_stores
+from relaybox.local.binaries import postgres_program
+from relaybox.local.processes import tree_cpu_seconds
+from relaybox.outbox import put
+
+SESSIONS = 8
+SIZES = (1, 100)
+"""Messages per transaction."""
+
+_PAYLOAD = (
+    '{"order": 17, "placed_at": "2026-01-01T00:00:17+00:00", "customer": "customer-17", "amount": 6.29, "currency": "EUR", '
+    '"lines": [{"sku": "70efdf2ec9b086079795c442636b55fb", "quantity": 4}], "checksum": "1e2f0a2f5c0e9b7f4b6d0f2f8a4c3d21"}'
+)
+_TABLES = """
+create schema bench;
+create sequence bench.plain_seq as bigint cache 1;
+create table bench.plain (like relaybox.outbox including defaults) partition by range (seq);
+alter table bench.plain alter column seq set default nextval('bench.plain_seq'), add primary key (seq);
+create table bench.plain_segment partition of bench.plain for values from (1) to (1000000000);
+create table bench.plain_rest partition of bench.plain default;
+create table bench.debezium_kept (
+    id uuid primary key default gen_random_uuid(), aggregatetype text not null, aggregateid text not null, type text not null,
+    payload jsonb not null
+);
+create table bench.debezium_deleted (like bench.debezium_kept including all);
+"""
+_INSERT_DEBEZIUM = (
+    f"into bench.debezium_kept (aggregatetype, aggregateid, type, payload) values ('order', 'order-1', 'placed', '{_PAYLOAD}')"
+)
+_COLUMNS = f"(topic, sender, key, payload) values ('orders', 'shop-1', 'order-1', '{_PAYLOAD}')"
+
+
+@dataclass(frozen=True)
+class _Contestant:
+    title: str
+    statement: str
+    makes: tuple[Callable[[], str | None], ...] = ()
+    """The SQL that must be there first; None: it is not, and the contestant is left out."""
+
+
+PLAIN, OUTBOX = "plain", "outbox"
+CONTESTANTS: Mapping[str, _Contestant] = {
+    PLAIN: _Contestant("equal table without machinery", f"insert into bench.plain {_COLUMNS}"),
+    OUTBOX: _Contestant("relaybox.outbox", f"insert into relaybox.outbox {_COLUMNS}"),
+    "debezium-kept": _Contestant("outbox with Debezium's columns, kept", f"insert {_INSERT_DEBEZIUM}"),
+    "debezium-deleted": _Contestant(
+        "the same, deleted at once",
+        "insert "
+        + _INSERT_DEBEZIUM.replace("kept", "deleted")
+        + " returning id;\ndelete from bench.debezium_deleted where id = :id",
+    ),
+    "pgmq": _Contestant(
+        "pgmq.send", f"select pgmq.send('orders', '{_PAYLOAD}'::jsonb)", (PGMQ.read, lambda: "select pgmq.create('orders')")
+    ),
+    "pgq": _Contestant(
+        "pgq.insert_event (without C)",
+        f"select pgq.insert_event('orders', 'placed', '{_PAYLOAD}')",
+        (PGQ.read, lambda: "select pgq.create_queue('orders')"),
+    ),
+}
+PUTS = {"sql": "insert by SQL, Python", "put": "put() of the Python client"}
+_INSERT = "insert into relaybox.outbox (topic, sender, key, payload) values (%s, %s, %s, %s) returning message_id"
+
+
+@dataclass(frozen=True)
+class Sending:
+    """A contestant has sent messages in one round; cpu_seconds are those of the server."""
+
+    contestant: str
+    size: int
+    round: int
+    messages: int
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class ProduceReport:
+    """All measurements of one run, and in what circumstances they were made."""
+
+    messages: int
+    rounds: int
+    environment: Mapping[str, Any]
+    left_out: tuple[str, ...]
+    sendings: tuple[Sending, ...]
+
+    def rates(self, contestant: str, size: int) -> list[float]:
+        """Messages per second, by round."""
+        return [one.messages / one.seconds for one in self._of(contestant, size)]
+
+    def cpu(self, contestant: str, size: int) -> list[float]:
+        """CPU microseconds of the server for a message, by round."""
+        return [one.cpu_seconds / one.messages * 1e6 for one in self._of(contestant, size)]
+
+    def ratios(self, contestant: str, baseline: str, size: int) -> list[float]:
+        """Rate over the baseline's, by round."""
+        return [a / b for a, b in zip(self.rates(contestant, size), self.rates(baseline, size), strict=True)]
+
+    def _of(self, contestant: str, size: int) -> list[Sending]:
+        return [one for one in sorted(self.sendings, key=lambda s: s.round) if (one.contestant, one.size) == (contestant, size)]
+
+    @property
+    def contestants(self) -> list[str]:
+        return [name for name in CONTESTANTS if name not in self.left_out]
+
+    def as_json(self) -> dict[str, Any]:
+        """Every raw value, and the figures drawn from them."""
+        pairs = [(name, PLAIN) for name in self.contestants if name != PLAIN] + [("put", "sql")]
+        return {
+            **asdict(self),
+            "ratios": {
+                f"{name}/{baseline}, {size}": spread(self.ratios(name, baseline, size))
+                for name, baseline in pairs
+                for size in SIZES
+            },
+        }
+
+
+def run_bench_produce(
+    *, messages: int, rounds: int = 3, json_path: Path | None = None, console: Console | None = None
+) -> ProduceReport:
+    """Makes clusters, measures, prints, writes JSON, and removes the clusters.
+
+    Raises:
+        ConfigurationError: an argument is out of range.
+        ContentDiffers: a contestant sent another number of messages than it was told to.
+        Terminal, Transient: a store failed.
+    """
+    if messages < SESSIONS * max(SIZES) or rounds < 1:
+        raise errors.ConfigurationError(
+            f"bench produce: messages must be {SESSIONS * max(SIZES)} or more, rounds 1 or more.",
+            next_step="Run: relaybox bench produce --help",
+        )
+    console = console or Console()
+    with bench_directory(console) as directory, open_bench_stores(directory, {}) as stores:
+        stores.new_route()
+        left_out = _make_contestants(stores, console)
+        sendings = tuple(_take_turns(_Place(stores, directory), left_out, messages, rounds, console))
+        report = ProduceReport(messages, rounds, describe_environment(stores), left_out, sendings)
+    _print(report, console)
+    write_json(report.as_json(), json_path)
+    return report
+
+
+@dataclass(frozen=True)
+class _Place:
+    stores: BenchStores
+    directory: Path
+
+    def cpu_seconds(self) -> float:
+        """Of the source's server until now, with the sessions that have ended."""
+        return tree_cpu_seconds(self.stores.clusters[SOURCE].pid or 0)
+
+
+def _make_contestants(stores: BenchStores, console: Console) -> tuple[str, ...]:
+    """Makes tables and queues; returns the contestants that can't be had, after it has said so."""
+    stores.query(SOURCE, _TABLES)
+    left_out = []
+    for name, contestant in CONTESTANTS.items():
+        made = [text for make in contestant.makes if (text := make()) is not None]
+        if len(made) < len(contestant.makes):
+            left_out.append(name)
+            console.print(f"[bold]{contestant.title} is left out: its SQL is not here. Run: make rivals[/bold]")
+            continue
+        for text in made:
+            stores.query(SOURCE, text)
+    return tuple(left_out)
+
+
+def _take_turns(place: _Place, left_out: tuple[str, ...], messages: int, rounds: int, console: Console) -> Iterator[Sending]:
+    names = [name for name in CONTESTANTS if name not in left_out]
+    turns = [(WARM_UP, size, name) for size in SIZES for name in names]
+    for round_ in range(1, rounds + 1):
+        first = (round_ - 1) % len(names)
+        turns += [(round_, size, name) for size in SIZES for name in names[first:] + names[:first]]
+        turns += [(round_, size, name) for size in SIZES for name in (list(PUTS) if round_ % 2 else list(PUTS)[::-1])]
+    with show_progress(console) as progress:
+        task = progress.add_task("measuring", total=len(turns))
+        for round_, size, name in turns:
+            progress.update(task, description=f"{name}, {size}")
+            place.stores.query(SOURCE, "select relaybox_internal.ensure_outbox_segments()")
+            place.stores.settle()
+            if name in PUTS:
+                sending = _put(place, name, size, round_, messages // SESSIONS // size * size)
+            else:
+                sending = _send(place, name, size, round_, messages // SESSIONS // size)
+            progress.advance(task)
+            if round_ != WARM_UP:
+                yield sending
+
+
+def _send(place: _Place, name: str, size: int, round_: int, transactions: int) -> Sending:
+    """pgbench with one script for one transaction: of 100 messages in a pipeline, so that it is one round trip."""
+    script = place.directory / f"{name}-{size}.sql"
+    script.write_text(_script(CONTESTANTS[name].statement, size), encoding="utf-8")
+    command = [str(postgres_program("pgbench")), "--no-vacuum", "--protocol=prepared", f"--client={SESSIONS}", "--jobs=2"]
+    command += [f"--transactions={transactions}", f"--file={script}", f"service={SOURCE}"]
+    before = place.cpu_seconds()
+    answer = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
+    sent = re.search(r"actually processed: (\d+)", answer.stdout)
+    rate = re.search(r"tps = ([\d.]+)", answer.stdout)
+    if answer.returncode != 0 or sent is None or rate is None or int(sent[1]) != transactions * SESSIONS:
+        raise errors.ContentDiffers(
+            f"{CONTESTANTS[name].title} did not send {transactions * SESSIONS} transactions: {(answer.stderr or answer.stdout)[-500:]}"
+        )
+    seconds = int(sent[1]) / float(rate[1])
+    return Sending(name, size, round_, int(sent[1]) * size, seconds, place.cpu_seconds() - before)
+
+
+def _script(statement: str, size: int) -> str:
+    """pgbench's text of one transaction. A statement that needs the id of the one before has a round trip in between."""
+    if ";\n" in statement:
+        first, second = statement.split(";\n")
+        one = f"{first} \\gset\n{second};\n"
+        return "begin;\n" + one * size + "commit;\n"
+    if size == 1:
+        return f"{statement};\n"
+    return "\\startpipeline\nbegin;\n" + f"{statement};\n" * size + "commit;\n\\endpipeline\n"
+
+
+def _put(place: _Place, name: str, size: int, round_: int, messages: int) -> Sending:
+    values = ("orders", "shop-1", "order-1", _PAYLOAD)
+    before = place.cpu_seconds()
+    with closing(psycopg2.connect(service=SOURCE)) as connection, connection.cursor() as cursor:
+        begun = time.perf_counter()
+        for number in range(1, messages + 1):
+            if name == "put":
+                put(cursor, values[0], values[1], values[3], key=values[2])
+            else:
+                cursor.execute(_INSERT, values)
+                cursor.fetchone()
+            if number % size == 0:
+                connection.commit()
+        seconds = time.perf_counter() - begun
+    return Sending(name, size, round_, messages, seconds, place.cpu_seconds() - before)
+
+
+def _print(report: ProduceReport, console: Console) -> None:
+    table = Table(
+        "who sends",
+        *(f"{size} a transaction:\nmessages per second" for size in SIZES),
+        *(f"{size}: rate over that\nof the equal table" for size in SIZES),
+        *(f"{size}: CPU of the server,\nmicroseconds a message" for size in SIZES),
+        title=f"{report.messages:,} messages by {SESSIONS} sessions, {report.rounds} rounds, medians",
+        caption="Good: an insert into the outbox has at least 0.95 of the rate of an insert into the equal table.",
+    )
+    for name in report.contestants:
+        table.add_row(CONTESTANTS[name].title, *_figures(report, name, PLAIN))
+    for name, title in PUTS.items():
+        table.add_row(f"{title}, 1 session (rate over the first)", *_figures(report, name, "sql"))
+    console.print(table)
+
+
+def _figures(report: ProduceReport, name: str, baseline: str) -> list[str]:
+    return [
+        *(f"{median(report.rates(name, size)):,.0f}" for size in SIZES),
+        *(_spread(report.ratios(name, baseline, size)) for size in SIZES),
+        *(f"{median(report.cpu(name, size)):.1f}" for size in SIZES),
+    ]
+
+
+def _spread(ratios: list[float]) -> str:
+    return f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
