@@ -61,8 +61,8 @@ class ThreadRunner:
         pool = ThreadPoolExecutor(self.threads, thread_name_prefix="relaybox-slice")
         wait = False
         try:
-            with self._sessions.keeping(self._threads):
-                groups = share_slices(slices, copiers=self._threads)
+            with self._sessions.keeping(self.threads):
+                groups = share_slices(slices, copiers=self.threads)
                 for task in as_completed([pool.submit(copy_slice, order, slice_, self._sessions) for (slice_,) in groups]):
                     wait = task.exception() is not None
                     yield task.result()
