@@ -29,3 +29,7 @@ class SparkRunner:
             else order.hop
         )
         return run_tasks(self._session, description, slices, partial(copy_slice, order))
+
+
+def load_copying(_: object) -> None:
+    """A task that does nothing: a worker that has it has loaded this module, and with it what copies a slice."""
