@@ -60,6 +60,7 @@ cp "$RELAYBOX_CONFIG" "$NOTES/relaybox.yaml"
 for last; do :; done
 while test -e "$NOTES/starts"; do sleep 0.02; done
 test -e "$NOTES/application" && cp "$NOTES/application" "$RELAYBOX_APPLICATION_FILE"
+touch "$(dirname "$RELAYBOX_APPLICATION_FILE")/ready"
 test -e "$NOTES/result" && cp "$NOTES/result" "$last"
 while test -e "$NOTES/works"; do sleep 0.02; done
 exit "$(cat "$NOTES/exit_code")"

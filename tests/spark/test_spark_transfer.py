@@ -15,8 +15,12 @@ from tests.spark.submit import spark_submit
 from tests.support.world import World
 
 
-def test_spark_moves_a_hop_in_slices_and_logs_its_batches(world: World) -> None:
-    """One application moves two batches of three slices each; its log tells numbers, counts and rates."""
+def test_spark_moves_a_hop_in_slices_and_logs_its_batches(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One application moves two batches of three slices each; its log tells numbers, counts and rates.
+
+    The task that starts it is told its id, and that its workers have started.
+    """
+    monkeypatch.setenv("RELAYBOX_APPLICATION_FILE", str(tmp_path / "application"))
     world.change_route(limits={"batch_rows": 3000, "slice_rows": 1000})
     world.send_many(6000)
     done = spark_submit("transfer.py", "--hop", "flights/1", "--recorded-by", "spark test")
@@ -33,6 +37,8 @@ def test_spark_moves_a_hop_in_slices_and_logs_its_batches(world: World) -> None:
     events = [line.split(" ", 1)[0] for line in done.stdout.splitlines()]
     assert events.count("batch_published") == world.value("airline", "select count(*) from relaybox_internal.batch")
     assert "rows_per_second=" in done.stdout
+    assert (tmp_path / "application").read_text().startswith("local-")
+    assert (tmp_path / "ready").exists()
 
 
 def test_a_store_out_of_reach_ends_the_application_with_the_code_for_a_retry(world: World, tmp_path: Path) -> None:

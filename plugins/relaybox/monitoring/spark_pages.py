@@ -13,6 +13,9 @@ SPARK_UI = "RELAYBOX_SPARK_UI"
 APPLICATION_FILE = "RELAYBOX_APPLICATION_FILE"
 """Environment variable of a Spark driver: the file that it writes its application's id to, for the task that started it."""
 
+READY_FILE = "ready"
+"""The name of an empty file beside it, which a driver makes when its workers have started."""
+
 
 def application_address(application: str | None) -> str | None:
     """The address of an application's page; None without an application, or where RELAYBOX_SPARK_UI is not set.

@@ -17,9 +17,10 @@ from pyspark import SparkConf, SparkContext
 
 from relaybox.errors import ConfigurationError, RelayboxError, SparkFailed, Transient
 from relaybox.log_events import emit
-from relaybox.monitoring.spark_pages import APPLICATION_FILE
+from relaybox.monitoring.spark_pages import APPLICATION_FILE, READY_FILE
 from relaybox.process_lifetime import die_with_parent
 from relaybox.spark.failures import SPARK_ERRORS, failure_line
+from relaybox.spark.runner import load_copying
 from relaybox.spark.tasks import ContextSession
 
 EXIT_TRANSIENT, EXIT_TERMINAL, EXIT_CONFIGURATION = 75, 65, 78
@@ -65,6 +66,17 @@ def spark_session(name: str, **about: str) -> Iterator[ContextSession]:
         yield ContextSession(context)
     finally:
         context.stop()
+
+
+def start_workers(session: ContextSession) -> None:
+    """Runs one empty task per core, which takes seconds the first time; then the task that started this driver is told.
+
+    Threads of that task move messages until then (relaybox.airflow.head_start).
+    """
+    cores = session.context.defaultParallelism
+    session.collect("starting the Python workers", range(cores), load_copying)
+    if path := os.environ.get(APPLICATION_FILE):
+        Path(path).with_name(READY_FILE).touch()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from relaybox.hops.transfer import transfer_hop
 from relaybox.routes import load_routes
-from relaybox.spark.application import new_parser, run_application, spark_session
+from relaybox.spark.application import new_parser, run_application, spark_session, start_workers
 from relaybox.spark.runner import SparkRunner
 
 
@@ -22,6 +22,7 @@ def _run(options: argparse.Namespace) -> None:
     hop = load_routes(options.config).hop(options.hop)
     linger_seconds = hop.limits.linger_seconds if options.linger_seconds is None else options.linger_seconds
     with spark_session(hop.name, hop=hop.name) as session:
+        start_workers(session)
         transfer_hop(
             hop,
             SparkRunner(session),

@@ -24,6 +24,7 @@ from relaybox.errors import RelayboxError
 from relaybox.hops.runners import BatchTooLarge, ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.log_events import emit
+from relaybox.monitoring.spark_pages import READY_FILE
 from relaybox.routes import Hop
 from relaybox.spark.runner import SparkRunner
 
@@ -115,7 +116,8 @@ class HopTransferOperator(SparkDriverOperator):
             with self.connect(server, context) as session:
                 self._run(context, SparkRunner(session), linger_seconds=idle_seconds(self.hop))
         elif self.hop.runner == "auto" and self.spark.deploy_mode == "client":
-            with head_start(self.hop, recorded_by=run_name(context["ti"]), has_started=self.told_application().exists):
+            ready = self.told_application().with_name(READY_FILE)
+            with head_start(self.hop, recorded_by=run_name(context["ti"]), has_started=ready.exists):
                 self.run_driver()
         else:
             self.run_driver()
