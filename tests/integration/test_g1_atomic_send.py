@@ -94,6 +94,11 @@ def test_g1_the_producer_s_role_can_insert_and_nothing_else(world: World) -> Non
     assert world.payloads() == ["mine"]
 
 
+def nested(levels: int) -> str:
+    """A JSON object of this many levels."""
+    return '{"a": ' * (levels - 1) + "{}" + "}" * (levels - 1)
+
+
 @pytest.mark.parametrize(
     ("columns", "values", "constraint"),
     [
@@ -110,14 +115,71 @@ def test_g1_the_producer_s_role_can_insert_and_nothing_else(world: World) -> Non
             "headers_at_most_64_kib",
         ),
         ("topic, sender, payload, key", "'flights', 'UA', 'x', repeat('k', 201)", "key_at_most_200_characters"),
+        ("topic, sender, payload, index", "'flights', 'UA', 'x', 0", "index_and_epoch_positive"),
+        ("topic, sender, payload, epoch", "'flights', 'UA', 'x', 0", "index_and_epoch_positive"),
+        ("topic, sender, payload, index", "'flights', 'UA', 'x', 9223372036854775807", "index_below_the_largest"),
+        ("topic, sender, payload, headers", f"'flights', 'UA', 'x', '{nested(65)}'", "headers_nest_at_most_64_levels"),
+        ("topic, sender, payload, headers", "'flights', 'UA', 'x', '{\"n\": 1e308}'", "numbers_in_headers_below_1e308"),
+        ("topic, sender, payload, clock", "'flights', 'UA', 'x', '[1]'", "clock_is_an_object"),
+        (
+            "topic, sender, payload, clock",
+            "'flights', 'UA', 'x', jsonb_build_object('k', repeat('x', 65536))",
+            "clock_is_an_object",
+        ),
+        (
+            "topic, sender, payload, clock",
+            "'flights', 'UA', 'x', (select jsonb_object_agg(n, 1) from generate_series(1, 1001) n)",
+            "clock_names_at_most_1000_senders",
+        ),
+        ("topic, sender, payload, clock", f"'flights', 'UA', 'x', '{nested(65)}'", "clock_nests_at_most_64_levels"),
+        ("topic, sender, payload, clock", "'flights', 'UA', 'x', '{\"n\": -1e308}'", "numbers_in_clock_below_1e308"),
     ],
 )
 def test_g1_a_bad_message_is_refused_by_a_constraint_that_says_why(
     world: World, columns: str, values: str, constraint: str
 ) -> None:
     """What could break a hop can't enter the outbox; the name of the constraint is the reason."""
-    with pytest.raises(psycopg2.errors.CheckViolation, match=constraint):
+    with pytest.raises(psycopg2.errors.CheckViolation, match=constraint) as refused:
         world.query("airline", f"insert into relaybox.outbox ({columns}) values ({values})")
+    told = refused.value.diag
+    assert (told.schema_name, told.table_name, told.constraint_name) == ("relaybox", "outbox", constraint)
+
+
+def test_g1_a_message_at_every_limit_is_taken(world: World) -> None:
+    """The largest values that the rules allow, in all columns at once."""
+    world.query(
+        "airline",
+        f"""
+        insert into relaybox.outbox (topic, sender, key, index, epoch, headers, payload, clock) values (
+            repeat('t', 48), repeat('s', 48), repeat('k', 200), 9223372036854775806, 2147483647, '{nested(64)}',
+            repeat('x', 16777216), '{nested(64)}'
+        )
+        """,
+    )
+    assert world.value("airline", "select count(*) from relaybox.outbox") == 1
+
+
+def test_g1_a_producer_breaks_no_rule_by_operators_of_its_own(world: World) -> None:
+    """Its session finds its operators and functions before those of Postgres."""
+    world.query(
+        "airline",
+        """
+        create schema own;
+        create function own.yes(text, text) returns boolean language sql immutable return true;
+        create function own.yes(bigint, bigint) returns boolean language sql immutable return true;
+        create function own.yes(integer, integer) returns boolean language sql immutable return true;
+        create operator own.~ (leftarg = text, rightarg = text, function = own.yes);
+        create operator own.<= (leftarg = integer, rightarg = integer, function = own.yes);
+        create operator own.>= (leftarg = integer, rightarg = integer, function = own.yes);
+        create function own.length(text) returns integer language sql immutable return 1;
+        create function own.octet_length(text) returns integer language sql immutable return 1;
+        """,
+    )
+    for values in ("'Flights!', 'UA', 'k', 1, 'x'", "'flights', 'UA', repeat('k', 201), 1, 'x'", "'flights', 'UA', 'k', 0, 'x'"):
+        with world.session("airline") as connection, connection.cursor() as cursor:
+            cursor.execute("set search_path = own, pg_catalog")
+            with pytest.raises(psycopg2.errors.CheckViolation):
+                cursor.execute(f"insert into relaybox.outbox (topic, sender, key, epoch, payload) values ({values})")
 
 
 def test_g1_hostile_payloads_arrive_byte_by_byte(world: World) -> None:
