@@ -25,6 +25,13 @@ begin
         );
     end if;
     perform relaybox_internal.begin_sender_states(stream_.stream_id, input_log.origin);
+    if stream_.delivery_order = 'causal' and not relaybox_internal.is_causal_batch(
+        stream_, input_log.log_id, first_position, last_position
+    )
+    then
+        -- any message may wait for any other: all are looked at
+        update pg_temp.decision_sender set is_in_order = false;
+    end if;
     if not stream_.recheck
         and not exists (select from pg_temp.decision_sender where not is_in_order)
     then

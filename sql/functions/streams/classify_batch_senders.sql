@@ -16,7 +16,7 @@ as $$
         is_in_order = k.stalled_after is null and coalesce(case
             when b.epoch = 0 then k.first_declared_at is null and stream_.delivery_order <> 'causal'
             when not b.is_ascending or b.resumes_after is not null or k.epochs > 1
-                or k.is_of_another_store or stream_.delivery_order = 'causal' then false
+                or k.is_of_another_store then false
             -- an epoch that begins ends the lower ones: their waiting messages are classified
             when not k.has_begun and (b.first_sent_at < k.declared_at or k.has_other_epoch)
                 then false

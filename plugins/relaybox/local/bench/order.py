@@ -1,7 +1,8 @@
-"""`relaybox bench order`: what order and deduplication cost. One hop, and three streams of the same messages that take turns.
+"""`relaybox bench order`: what order and deduplication cost. One hop, and four streams of the same messages that take turns.
 
-Without indexes; from 64 gapless senders in order; and from 64 gapless senders with 5 % of the messages sent twice and 5 %
-displaced by up to 1,000 stream positions, which `fifo` must put right.
+Without indexes; from 64 gapless senders in order; from 64 gapless senders with 5 % of the messages sent twice and 5 %
+displaced by up to 1,000 stream positions, which `fifo` must put right; and from 64 gapless senders in order whose clocks each name
+the message before, in a `causal` stream.
 """
 
 from __future__ import annotations
@@ -26,11 +27,18 @@ from relaybox.stores.schema import SEGMENT_ROWS
 if TYPE_CHECKING:
     from relaybox.hops.runners import SliceRunner
 
-PLAIN, ORDERED, DISORDERED = "plain", "ordered", "disordered"
+PLAIN, ORDERED, DISORDERED, CAUSAL = "plain", "ordered", "disordered", "causal"
 TITLES = {
     PLAIN: "no indexes, order none",
     ORDERED: "64 gapless senders in order, fifo",
     DISORDERED: "64 gapless senders, 5 % twice, 5 % displaced, fifo",
+    CAUSAL: "64 gapless senders in order, each message names the one before it, causal",
+}
+ORDERS = {PLAIN: "none", ORDERED: "fifo", DISORDERED: "fifo", CAUSAL: "causal"}
+RATIOS = {
+    (ORDERED, PLAIN): "64 senders in order / no indexes",
+    (DISORDERED, ORDERED): "5 % twice, 5 % displaced / in order",
+    (CAUSAL, PLAIN): "64 senders in order, causal / no indexes",
 }
 SENDERS = 64
 SHARE, STREAM_POSITIONS = 0.05, 1000
@@ -49,9 +57,10 @@ from (
 ) a
 """
 _SEND = """
-insert into relaybox.outbox (topic, sender, index, key, payload)
+insert into relaybox.outbox (topic, sender, index, clock, key, payload)
 select
     %(topic)s, %(topic)s || '-' || n %% %(senders)s, case when %(topic)s <> 'plain' then (n - 1) / %(senders)s + 1 end,
+    case when %(topic)s = 'causal' and n > 1 then jsonb_build_object('causal-' || (n - 1) %% %(senders)s, (n - 2) / %(senders)s + 1) end,
     'order-' || n, json_build_object('order', n, 'sku', md5(n::text), 'checksum', md5('order ' || n), 'note', repeat('x', 150))::text
 from arranged order by stream_position
 """
@@ -119,7 +128,7 @@ def run_bench_order(
         "runner": runner,
         "environment": environment,
         "measurements": [asdict(m) for m in measurements],
-        "ratios": {f"{a}/{b}": spread(ratios(measurements, a, b)) for a, b in ((ORDERED, PLAIN), (DISORDERED, ORDERED))},
+        "ratios": {f"{a}/{b}": spread(ratios(measurements, a, b)) for a, b in RATIOS},
     }
     write_json(document, json_path)
     return measurements
@@ -164,7 +173,7 @@ def _take_turns(
 def _measure(stores: BenchStores, runner: SliceRunner, contestant: str, messages: int, round_: int) -> OrderMeasurement:
     """One transfer, its sessions and decisions included; then what the stream delivers is counted and compared with what was sent."""
     ((sent,),) = stores.query(SOURCE, "select count(*) from relaybox.outbox where topic = %s", contestant)
-    with stores.empty_log(topic=contestant, order="none" if contestant == PLAIN else "fifo") as log:
+    with stores.empty_log(topic=contestant, order=ORDERS[contestant]) as log:
         stores.settle()
         with timed() as timer:
             transfer_hop(log.hop, runner, recorded_by="benchmark")
@@ -217,10 +226,7 @@ def _ratios(measurements: tuple[OrderMeasurement, ...]) -> Table:
         "median",
         caption="1: it costs nothing. Higher is better, 0.5 is half as fast.",
     )
-    for contestant, baseline, title in (
-        (ORDERED, PLAIN, "64 senders in order / no indexes"),
-        (DISORDERED, ORDERED, "5 % twice, 5 % displaced / in order"),
-    ):
+    for (contestant, baseline), title in RATIOS.items():
         values = ratios(measurements, contestant, baseline)
         table.add_row(title, " ".join(f"{value:.2f}" for value in values), f"{median(values):.2f}")
     return table
