@@ -67,6 +67,7 @@ COMMANDS = [
     ["dead-letters", "drop"],
     ["demo"],
     ["bench", "hop"],
+    ["bench", "workers"],
     ["bench", "order"],
     ["bench", "spark"],
     ["bench", "latency"],

@@ -37,6 +37,31 @@ def bench_hop(
     run_bench(messages=messages, rounds=rounds, json_path=json_path, runner=runner)
 
 
+@commands.command("workers")
+def bench_workers(
+    messages: Annotated[
+        int, typer.Option("--messages", min=1, help="Number of messages that are moved in each round.")
+    ] = 400_000,
+    rounds: Rounds = 3,
+    megabytes_per_second: Annotated[
+        float, typer.Option("--mb-per-second", help="What each session of a worker gets from a store, at most.")
+    ] = 10.0,
+    json_path: JsonPath = None,
+) -> None:
+    """Compare a hop on two Spark workers with one core each with the same hop on one of them.
+
+    The stores are on the same machine. So that they are not the limit, the rate at which they send is simulated.
+
+    \b
+    Examples:
+      relaybox bench workers --json workers.json
+      relaybox bench workers --messages 100000 --rounds 1 --mb-per-second 5
+    """
+    from relaybox.local.bench.workers import run_bench_workers
+
+    run_bench_workers(messages=messages, rounds=rounds, megabytes_per_second=megabytes_per_second, json_path=json_path)
+
+
 @commands.command("order")
 def bench_order(
     messages: Annotated[
