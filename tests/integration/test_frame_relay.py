@@ -198,12 +198,33 @@ def test_the_relay_ends_early_where_the_destination_has_failed(wire: Wire, said:
     assert wire.destination.recv(1) == said
 
 
-def test_a_notice_of_the_destination_is_no_failure(wire: Wire) -> None:
-    wire.destination_server.sendall(NOTICE)
+@pytest.mark.parametrize(("said", "left"), [(NOTICE + NOTICE, b""), (SETTING, b"S"), (NOTICE + SETTING + NOTICE, b"S")])
+def test_a_notice_of_the_destination_is_no_failure(wire: Wire, said: bytes, left: bytes) -> None:
+    """Notices are dropped; a setting that changed is libpq's to read, and what comes after it too."""
+    wire.destination_server.sendall(said)
     wire.source_server.sendall(WHOLE)
     wire.run()
     assert wire.relay.has_sent_all
-    assert wire.destination.recv(1) == b"N"
+    with suppress(BlockingIOError):
+        assert wire.destination.recv(1) == left
+
+
+def test_a_destination_that_warns_at_each_row_gets_all_rows(world: World) -> None:
+    """Its server sends more warnings than its socket holds, and takes no rows while they wait."""
+    with (
+        closing(connect("airline", application_name="quiet")) as source,
+        closing(connect("hub", application_name="noisy")) as hub,
+    ):
+        with hub.cursor() as cursor:
+            cursor.execute(
+                "create function pg_temp.warn() returns trigger language plpgsql as "
+                "$$ begin raise warning '%', repeat('row ', 200); return new; end $$;"
+                "create temporary table numbers (n text);"
+                "create trigger warns before insert on numbers for each row execute function pg_temp.warn()"
+            )
+        query = "copy (select repeat(n::text, 100) from generate_series(1, 30000) n) to stdout"
+        copied = pipe_copy(source, query, hub, "copy numbers from stdin", timeout_seconds=patience(60))
+        assert copied.row_count == 30000
 
 
 def test_sessions_can_be_used_again_after_their_rows_were_relayed(world: World) -> None:

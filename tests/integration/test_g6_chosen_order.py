@@ -129,6 +129,32 @@ def test_g6_a_clock_waits_however_far_ahead_what_it_names_is(world: World) -> No
     assert (reasons(world), stream(world)) == ([], ["b1", "b2.1", "a1", "a2"])
 
 
+def test_g6_a_clock_that_names_a_later_message_of_its_batch_waits_for_it(world: World) -> None:
+    """Each sender's own messages are in order, so that nothing but the clock shows it."""
+    world.change_route(order="causal")
+    declare(world, "a", "b")
+    send_numbered(world, "a", 1, clock='{"b": 1}')
+    send_numbered(world, "a", 2)
+    send_numbered(world, "b", 1)
+    world.transfer()
+    assert stream(world) == ["b1", "a1", "a2"]
+    send_numbered(world, "b", 2, clock='{"a": 2}')
+    send_numbered(world, "a", 3, clock='{"b": [1, 2]}')
+    world.transfer()
+    assert stream(world) == ["b1", "a1", "a2", "b2", "a3"]
+
+
+def test_g6_a_batch_in_causal_order_releases_what_was_held_for_it(world: World) -> None:
+    world.change_route(order="causal")
+    declare(world, "a", "b")
+    send_numbered(world, "a", 1, clock='{"b": 1}')
+    world.transfer()
+    assert stream(world) == []
+    send_numbered(world, "b", 1, 2)
+    world.transfer()
+    assert stream(world) == ["b1", "a1", "b2"]
+
+
 def test_g6_a_stalled_sender_stalls_no_other_one(fifo: World) -> None:
     fifo.change_route(order="fifo", limits={"holdback_rows": 3})
     send_numbered(fifo, "a", *range(2, 8))

@@ -43,6 +43,9 @@ _NEXT_MESSAGE = {b"H": b"c", b"c": b"C", b"C": b"Z", b"Z": b""}
 _ASIDE = (b"N", b"S", b"A")
 """A notice, a setting that changed, a notification: may come at any time, and say nothing of the COPY."""
 
+_DROPPED = (b"N", b"A")
+"""Of a destination's server: nobody would read them. A setting that changed is libpq's."""
+
 _ERROR_FIELDS = {"C": "sqlstate", "M": "message_primary", "D": "message_detail", "H": "message_hint", "W": "context"}
 
 
@@ -142,16 +145,54 @@ class FrameRelay(io.RawIOBase):
             ready = [descriptor for descriptor, _ in self._inputs.poll(self._milliseconds_left())]
             if not ready:
                 raise self._lost(f"not everything was sent within {self._timeout_seconds:g} s")
-            if self._destination.fileno() in ready:
-                if self._peek() in (b"E", b""):
+            if self._destination.fileno() in ready and not self._drop_notices():
+                if self._peek(1) in (b"E", b""):
                     return False
-                self._inputs.unregister(self._destination)  # a notice: it stays there for libpq
+                self._inputs.unregister(self._destination)  # a setting that changed: it stays there for libpq
             if self._source.fileno() in ready:
                 return True
 
-    def _peek(self) -> bytes:
+    def _drop_notices(self) -> bool:
+        """Reads the notices that the destination's server has sent. False: the next message there is none.
+
+        A server that can send no more takes no more: a trigger that raises a warning for each row would stop both.
+        """
+        while True:
+            head = self._peek(_HEAD_BYTES)
+            if not head:
+                return False
+            if len(head) < _HEAD_BYTES and head[:1] in _DROPPED:
+                self._wait_for_more()
+                continue
+            if head[:1] not in _DROPPED:
+                return False
+            _, length = _read_head(head)
+            left = 1 + length
+            while left:
+                try:
+                    dropped = self._destination.recv(min(left, BUFFER_BYTES))
+                except BlockingIOError:
+                    self._wait_for_more()
+                    continue
+                if not dropped:
+                    return False
+                left -= len(dropped)
+            if not self._is_readable():
+                return True
+
+    def _is_readable(self) -> bool:
+        return bool(select.select([self._destination], [], [], 0)[0])
+
+    def _wait_for_more(self) -> None:
+        """Waits for the rest of a notice."""
+        inputs = select.poll()
+        inputs.register(self._destination, select.POLLIN)
+        if not inputs.poll(self._milliseconds_left()):
+            raise self._cut_frozen("a notice was not sent to its end")
+
+    def _peek(self, size: int) -> bytes:
         try:
-            return self._destination.recv(1, socket.MSG_PEEK)
+            return self._destination.recv(size, socket.MSG_PEEK)
         except OSError:
             return b""  # libpq meets it too
 
@@ -232,13 +273,20 @@ class FrameRelay(io.RawIOBase):
 
     def _wait_until_writable(self, link: socket.socket) -> None:
         outputs = select.poll()
-        outputs.register(link, select.POLLOUT)
-        if outputs.poll(self._milliseconds_left()):
-            return
+        outputs.register(link, select.POLLOUT if link is self._source else select.POLLOUT | select.POLLIN)
+        while ready := outputs.poll(self._milliseconds_left()):
+            if ready[0][1] & ~select.POLLIN:
+                return
+            if not self._drop_notices():
+                outputs.modify(link, select.POLLOUT)  # an error, or the end: libpq reads it
         if link is self._source:
             raise self._lost(f"the question was not taken within {self._timeout_seconds:g} s")
-        link.shutdown(socket.SHUT_RDWR)  # within a frame: no end of the COPY would be understood
-        raise DestinationFrozen(f"not everything was taken within {self._timeout_seconds:g} s")
+        raise self._cut_frozen("not everything was taken")
+
+    def _cut_frozen(self, what: str) -> DestinationFrozen:
+        """Cuts the destination's session, which is within a message: no end of the COPY would be understood."""
+        self._destination.shutdown(socket.SHUT_RDWR)
+        return DestinationFrozen(f"{what} within {self._timeout_seconds:g} s")
 
     def _milliseconds_left(self) -> float:
         return max(0.0, self._deadline - time.monotonic()) * 1000
