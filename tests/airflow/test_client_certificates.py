@@ -280,3 +280,13 @@ def _ask_as_the_page(store: str) -> object:
             return cursor.fetchone()
 
     return Inquiry(read_store_parameters(ALL), patience(10)).answer(question)
+
+
+def test_rows_of_encrypted_sessions_are_piped_by_libpq(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """It alone has the keys. The event of the slice says it, and the messages are the same."""
+    world.send("a", "b")
+    with caplog.at_level(logging.INFO):
+        transfer(world)
+    assert [line for line in caplog.messages if line.startswith("slice_copied")] != []
+    assert all("piped_by=rows" in line for line in caplog.messages if line.startswith("slice_copied"))
+    assert world.payloads("flights/1") == ["a", "b"]
