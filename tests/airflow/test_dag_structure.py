@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -19,9 +22,11 @@ from airflow.serialization.serialized_objects import DagSerialization
 from airflow.timetables.base import TimeRestriction
 from pendulum import UTC, DateTime
 
+from relaybox.airflow.dags.every_dag import KINDS, WATCH
 from relaybox.airflow.kept_routes import VARIABLE
 from tests.airflow.conftest import REPOSITORY
 from tests.support.derivations import ROUTE, derived_route
+from tests.support.patience import patience
 from tests.support.world import routes_file
 
 RETRIES = {"attempts": 3, "delay_seconds": 7, "backoff": 3.0, "max_delay_seconds": 60}
@@ -458,6 +463,35 @@ def test_a_task_builds_only_its_own_dag(route: Path, monkeypatch: pytest.MonkeyP
     """A worker parses the file again for each task: it builds one DAG, not all."""
     monkeypatch.setenv(_AIRFLOW_PARSING_CONTEXT_DAG_ID, "relaybox_transfer__flights_2")
     assert set(parse().dags) == {"relaybox_transfer__flights_2"}
+
+
+def test_a_task_imports_only_the_kind_of_its_dag(route: Path) -> None:
+    """The first message of an idle hop waits for these imports."""
+    script = "import sys; from relaybox.airflow.dags import build_dags; print(*build_dags()); print(*sys.modules)"
+    finished = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "RELAYBOX_CONFIG": str(route), _AIRFLOW_PARSING_CONTEXT_DAG_ID: "relaybox_transfer__flights_2"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=patience(120),
+    )
+    built, imported = finished.stdout.splitlines()[-2:]
+    assert built == "relaybox_transfer__flights_2"
+    kinds = {f"relaybox.airflow.dags.{kind.module}" for kind in (*KINDS, WATCH)}
+    assert kinds & set(imported.split()) == {"relaybox.airflow.dags.transfer"}
+    assert "airflow.providers.apache.spark.hooks.spark_submit" not in imported.split()
+
+
+def test_each_dag_is_of_the_kind_that_its_id_says(dags: Mapping[str, DAG]) -> None:
+    """A task whose DAG had another prefix would not find it."""
+    for dag_id in dags:
+        assert len([kind for kind in (*KINDS, WATCH) if dag_id.startswith(kind.prefix)]) == 1
+    assert all(
+        any(dag_id.startswith(kind.prefix) for dag_id in dags)
+        for kind in KINDS
+        if kind.module not in {"derive", "promote", "export"}
+    )
 
 
 def test_a_broken_route_file_gives_one_error_that_names_every_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseHook, BaseOperator, BaseOperatorLink
 
 from relaybox.airflow.child_process import driver_environment
@@ -22,6 +21,7 @@ from relaybox.spark.application_files import application_file
 from relaybox.spark.driver_options import driver_conf
 
 if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Connection, Context
 
@@ -106,6 +106,9 @@ class SparkDriverOperator(BaseOperator):
             ConfigurationError: the Spark connection leads to a server, to which nothing is submitted, or to a master that runs no
                 Python driver in cluster mode.
         """
+        # a third of what a transfer imports, and most transfers start no application
+        from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
         # asked first: without a connection the hook would quietly submit to YARN
         self._require_submit(BaseHook.get_connection(self.spark.conn_id))
         told = self.told_application()
