@@ -228,6 +228,17 @@ def test_g10_every_call_has_the_answer_of_the_whole_way(stream: World, state: st
         assert differing == []
 
 
+def test_older_cursors_are_removed_by_the_hundred(stream: World, session: Any) -> None:
+    deliver(stream, 110)
+    twins = subscribe(session)
+    for number in range(105):
+        answers = [twin.fetch(1, number or None, "newest" if number else None, None, "w") for twin in twins]
+        assert answers[0] == answers[1]
+        assert [row[0] for row in answers[0]] == [number + 1]
+    assert twins[0].cursor() == twins[1].cursor()
+    assert twins[0].call("select count(*) < 10 from relaybox_internal.cursor where subscription_id = 1") == [(True,)]
+
+
 @pytest.mark.parametrize(
     "spoiled", ["suspect_stream_position = 1000, suspect_rows = 2", "replay_stream_position = 1000", "wait_until = now() + '1 h'"]
 )
