@@ -122,6 +122,32 @@ def test_a_consumer_that_acknowledges_what_it_fetched_takes_the_usual_case(sessi
     assert usual.fetch(100, 12, "newest", None, "w") == "P0001"
 
 
+@pytest.mark.parametrize(
+    ("switch", "code"),
+    [("bind_subscriptions", "RB040"), ("bind_topics", "RB041")],
+)
+def test_the_usual_case_asks_for_the_rights_of_a_role(stream: World, switch: str, code: str) -> None:
+    """There are messages that it would give; the same login gets them where nothing is bound."""
+    with stream.session(STORE, autocommit=True) as owner, owner.cursor() as cursor:
+        subscribe(owner)
+        cursor.execute("create role usual_consumer login in role relaybox_consumer")
+        try:
+            for bound in (True, False):
+                cursor.execute(f"select relaybox_internal.{switch}({bound})")
+                cursor.execute("set role usual_consumer")
+                if bound:
+                    with pytest.raises(psycopg2.Error) as refused:
+                        cursor.execute("select * from relaybox.fetch('usual', 5, worker => 'w')")
+                    assert refused.value.pgcode == code
+                else:
+                    cursor.execute("select * from relaybox.fetch('usual', 5, worker => 'w')")
+                    assert [row[0] for row in cursor.fetchall()] == [1, 2, 3, 4, 5]
+                cursor.execute("reset role")
+        finally:
+            cursor.execute("reset role")
+            cursor.execute("drop role usual_consumer")
+
+
 ACTIONS: tuple[Callable[[random.Random], tuple[Any, ...]], ...] = (
     *[lambda r: ("deliver", r.randint(5, 40), r.random() < 0.3)] * 2,
     *[lambda r: ("fetch", r.choice([1, 2, 3, 5, 50]), "all", "newest", None, "w")] * 12,
@@ -226,6 +252,17 @@ def test_g10_every_call_has_the_answer_of_the_whole_way(stream: World, state: st
                 differing.append((size, acked, token, lane, worker, *answers))
             session.rollback()
         assert differing == []
+
+
+def test_older_cursors_are_removed_by_the_hundred(stream: World, session: Any) -> None:
+    deliver(stream, 110)
+    twins = subscribe(session)
+    for number in range(105):
+        answers = [twin.fetch(1, number or None, "newest" if number else None, None, "w") for twin in twins]
+        assert answers[0] == answers[1]
+        assert [row[0] for row in answers[0]] == [number + 1]
+    assert twins[0].cursor() == twins[1].cursor()
+    assert twins[0].call("select count(*) < 10 from relaybox_internal.cursor where subscription_id = 1") == [(True,)]
 
 
 @pytest.mark.parametrize(
