@@ -222,7 +222,7 @@ def _retire_hops(settings: Settings, routes: Routes, name: str | None, *, reason
     from relaybox.documents.document import write
     from relaybox.documents.retention import RetireDocument
     from relaybox.documents.status import OrphanedHopDocument
-    from relaybox.retention.retiring import choose_orphaned_hops, find_orphaned_hops, retire_hop
+    from relaybox.retention.retiring import choose_orphaned_hops, deliver_left_behind, find_orphaned_hops, retire_hop
 
     failures = Failures()
     found, failures.by_store = find_orphaned_hops(routes)
@@ -230,6 +230,9 @@ def _retire_hops(settings: Settings, routes: Routes, name: str | None, *, reason
         raise next(iter(failures.by_store.values()))  # one of the stores that did not answer may have it
     chosen = found if name is None else choose_orphaned_hops(name, found, routes)
     if reason:
+        for store in routes.stores.values():
+            with failures.kept(store.name):
+                deliver_left_behind(store)
         for hop in chosen:
             with failures.kept(hop.store):
                 retire_hop(routes.store(hop.store), hop.hop, reason=reason, recorded_by=settings.recorded_by)
@@ -244,8 +247,8 @@ def _retire_hops(settings: Settings, routes: Routes, name: str | None, *, reason
         _show_retired(chosen, routes, failures, with_topics=name is None, retired=bool(reason))
     if name is not None and any(hop.hop == name for hop in chosen):
         needed = {hop.store for hop in chosen}
-        for store in failures.by_store.keys() - needed:
-            warn_unanswered(failures.by_store.pop(store), f"Hop {name} does not leave {store}.")
+        for unanswering in failures.by_store.keys() - needed:
+            warn_unanswered(failures.by_store.pop(unanswering), f"Hop {name} does not leave {unanswering}.")
     failures.end(debug=settings.debug)
 
 

@@ -90,7 +90,8 @@ def confirm_received(source: StoreSession, hop: Hop, arrival: PublishedBatch, *,
 def confirm_arrived(source: StoreSession, destination: StoreSession, hop: Hop, *, recorded_by: str) -> DestinationState:
     """Asks the destination how far the hop is, and records at the source what is missing there. Commits both sides.
 
-    What a driver published before it died is delivered first: once it is confirmed, no later run would deliver it.
+    What a driver published before it died is delivered first: once it is confirmed, no later run would deliver it. A driver that had more
+    to move confirms a batch before it is decided on. If it died there, and what was to move is gone meanwhile, this delivers the batch.
     A destination that has published nothing gives an `DestinationState` with batch 0, and nothing is recorded.
     """
     arrived = ask_destination(destination, hop)
@@ -98,7 +99,16 @@ def confirm_arrived(source: StoreSession, destination: StoreSession, hop: Hop, *
         deliver_arrived(destination, hop, log_id=arrived.log_id)
         arrival = durable_arrival(destination, hop, arrived)
         confirm_received(source, hop, arrival, destination_id=arrived.store_id, recorded_by=recorded_by)
+    elif arrived.batch > 0 and not _is_driven(source, hop):
+        deliver_arrived(destination, hop, log_id=arrived.log_id)
     return arrived
+
+
+def _is_driven(source: StoreSession, hop: Hop) -> bool:
+    """Whether a driver is there, which delivers what it publishes."""
+    driven = source.value("select relaybox_internal.hop_is_driven(%s)", hop.name)
+    source.rollback()
+    return bool(driven)
 
 
 def _is_received(source: StoreSession, hop: Hop, arrived: DestinationState) -> bool:

@@ -14,6 +14,7 @@ from relaybox.errors import ConfigurationError, RelayboxError
 from relaybox.log_events import emit
 from relaybox.stores.orphaned_hops import OrphanedHop, list_orphaned_hops
 from relaybox.stores.schema import store_session
+from relaybox.streams.delivering import deliver_undriven
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -107,6 +108,16 @@ def choose_orphaned_hops(name: str, orphaned_hops: Sequence[Backlog], routes: Ro
             f"no store knows a hop {name}. Left behind by the file: {known}.", next_step="Run: relaybox retire"
         )
     return chosen
+
+
+def deliver_left_behind(store: Store) -> None:
+    """Delivers what a driver published in a store and nobody will deliver once its hop is retired. Commits each decision; idempotent.
+
+    Raises:
+        StoreUnreachable, StoreUnusable, StoreNotInitialised: what was delivered stays so.
+    """
+    with store_session(store, "delivering what no driver delivers", application_name="relaybox retire") as session:
+        deliver_undriven(session)
 
 
 def retire_hop(store: Store, hop: str, *, reason: str, recorded_by: str) -> bool:

@@ -17,6 +17,7 @@ import psycopg2
 
 from relaybox.log_events import emit
 from relaybox.stores.schema import store_session
+from relaybox.streams.delivering import deliver_undriven
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
@@ -218,6 +219,7 @@ def retain_store(
     Commits each drop; may be killed, repeated, and run twice at once.
 
     Producers and consumers wait at most 0.2 s at a time. A table that one of them holds is tried again for a while, then left.
+    First it delivers what no driver would deliver (deliver_undriven): no consumer has that, so retention must keep it.
 
     Args:
         store: the store.
@@ -227,6 +229,8 @@ def retain_store(
     Raises:
         StoreUnreachable, StoreUnusable, StoreNotInitialised: what was dropped stays so; run it again.
     """
+    with store_session(store, "delivering what no driver delivers", application_name="relaybox retention") as session:
+        deliver_undriven(session)
     with store_session(store, "dropping segments", application_name="relaybox retention") as session:
         # each drop is one statement and its COMMIT: no session waits for this process
         session.connection.autocommit = True

@@ -86,19 +86,45 @@ def deliver_arrived(destination: StoreSession, hop: Hop, *, log_id: int) -> None
         UnknownHop: the hop's stream is not registered.
         NotDurable: COMMIT returned with a warning; run it again.
     """
-    while _has_work(destination, hop, log_id) and _deliver_next(destination, hop, log_id):
+    while _has_work(destination, hop.name, log_id) and _deliver_next(destination, hop.name, log_id):
         pass
 
 
-def _has_work(destination: StoreSession, hop: Hop, log_id: int) -> bool:
-    destination = destination.doing(f"asking what hop {hop.name} has to deliver")
+def deliver_undriven(store: StoreSession) -> None:
+    """Decides on every published batch of a store whose hop has no driver, also of hops that the file has no more. As deliver_arrived().
+
+    A driver with more to move confirms a batch before it is decided on. If it dies there, and nothing is left to move, no driver comes.
+    """
+    undriven = store.doing("asking what no driver delivers").rows(_UndrivenLog, _UNDRIVEN)
+    store.rollback()
+    for log in undriven:
+        while _has_work(store, log.hop, log.log_id) and _deliver_next(store, log.hop, log.log_id):
+            pass
+
+
+class _UndrivenLog(NamedTuple):
+    hop: str
+    log_id: int
+
+
+_UNDRIVEN = """
+select i.hop, i.log_id
+from relaybox_internal.hop_in i
+join relaybox_internal.stream_log l on l.log_id = i.log_id
+where i.published_batch > l.decided_batch and not relaybox_internal.hop_is_driven(i.hop)
+order by i.hop
+"""
+
+
+def _has_work(destination: StoreSession, hop: str, log_id: int) -> bool:
+    destination = destination.doing(f"asking what hop {hop} has to deliver")
     has_work = destination.call("relaybox_internal.stream_has_work", log_id)
     destination.rollback()
     return bool(has_work)
 
 
-def _deliver_next(destination: StoreSession, hop: Hop, log_id: int) -> bool:
-    destination = destination.doing(f"delivering what hop {hop.name} brought")
+def _deliver_next(destination: StoreSession, hop: str, log_id: int) -> bool:
+    destination = destination.doing(f"delivering what hop {hop} brought")
     destination.reach("deliver.begin")
     decision = destination.row(_Decision, "select (d).* from (select relaybox_internal.deliver_next(%s) as d) n", log_id)
     destination.reach("deliver.decided")
@@ -107,7 +133,7 @@ def _deliver_next(destination: StoreSession, hop: Hop, log_id: int) -> bool:
         return False
     emit(
         "batch_delivered",
-        hop=hop.name,
+        hop=hop,
         batch=decision.batch,
         rows=decision.row_count,
         delivered=decision.delivered_count,
