@@ -52,10 +52,11 @@ SHOWN |= {
     "subscription_metrics.sql": "since when messages have waited",
     "subscriptions.sql": "how long a lane has stood",
     "unsubscribe.sql": "when a subscription ended",
+    "new_token.sql": "a token, which a clock and a random number keep from coming twice",
 }
 
 TIMES_OF_CONSUMERS = dict.fromkeys(
-    ("apply_ack.sql", "has_time_left.sql", "lease_lane.sql", "nack.sql", "choose_next.sql"),
+    ("apply_ack.sql", "has_time_left.sql", "lease_lane.sql", "fetch.sql", "nack.sql", "choose_next.sql"),
     "a lease or a rate is a span of time; a step of the clock ends it early or late, and the lane's version fences who lost it",
 )
 

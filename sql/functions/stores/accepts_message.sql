@@ -76,3 +76,12 @@ begin
         );
 end
 $$;
+
+comment on function relaybox_internal.accepts_message(
+    text, text, text, bigint, integer, jsonb, text, bytea, jsonb
+) is
+'The rules for a message of the outbox: a check constraint calls it for each row that is inserted.
+`topic`, `sender`, `key`, `index`, `epoch`, `headers`, `payload`, `payload_bytes`, `clock`: the columns
+    of the row.
+Returns true.
+Errors: 23514 with the name of the rule that the row breaks as its constraint.';
