@@ -134,6 +134,17 @@ def test_written_values_replace_defaults(tmp_path: Path) -> None:
     assert hop.spark == Spark("big", {"spark.executor.memory": "2g", "spark.hadoop.fs.a/b": ""}, "cluster", "root.etl")
 
 
+def test_a_causal_route_has_smaller_batches_unless_it_says_otherwise(tmp_path: Path) -> None:
+    """A decision on two million clocks would not end within the limit of a statement, and a batch is never cut again."""
+    causal = load(tmp_path, section("order: causal")).hop("flights/1").limits
+    assert (causal.batch_rows, causal.slice_rows) == (200_000, 100_000)
+    assert (
+        load(tmp_path, section("order: causal\n    limits: {batch_rows: 2000000}")).hop("flights/1").limits.batch_rows
+        == 2_000_000
+    )
+    assert load(tmp_path, section("order: fifo")).hop("flights/1").limits.batch_rows == 2_000_000
+
+
 def test_defaults_follow_the_value_they_are_bound_to(tmp_path: Path) -> None:
     """A small batch_rows or a long delay_seconds alone contradicts nothing."""
     hop = load(tmp_path, section("limits: {batch_rows: 10}\n    retries: {delay_seconds: 600}")).hop("flights/1")

@@ -59,7 +59,7 @@ reads the outbox of `airline`, `flights/2` reads the log that `flights/1` filled
 
 | key | default | rule |
 |---|---|---|
-| `batch_rows` | 2000000 | 1 to 10000000: messages of one batch, at most |
+| `batch_rows` | 2000000 | 1 to 10000000: messages of one batch, at most; in a `causal` route the default is 200000 |
 | `slice_rows` | 100000 | 1 to `batch_rows` (also by default): messages that one task copies; a batch has at most 10000 slices |
 | `slice_timeout_seconds` | 900 | 1 to 86400: the time limit of one attempt at a slice |
 | `linger_seconds` | 0 | 0 to 3600: how long an empty hop waits for more before the transfer ends; in Airflow at most 3 s, Spark 5 s |

@@ -161,11 +161,18 @@ def _settings(name: str, rules: RouteRules) -> RouteSettings:
     )
 
 
+CAUSAL_BATCH_ROWS = 200_000
+"""A decision on clocks takes up to 50 us per message and sender in its clock, and ends within the limit of a statement (15 minutes)."""
+
+
 def _limits(rules: RouteRules) -> Limits:
     limits = rules.limits
+    batch_rows = limits.batch_rows
+    if rules.order == "causal" and "batch_rows" not in limits.model_fields_set:
+        batch_rows = CAUSAL_BATCH_ROWS
     return Limits(
-        batch_rows=limits.batch_rows,
-        slice_rows=min(limits.slice_rows, limits.batch_rows),  # only the default can be above: the rules refuse another
+        batch_rows=batch_rows,
+        slice_rows=min(limits.slice_rows, batch_rows),  # only the default can be above: the rules refuse another
         slice_timeout_seconds=limits.slice_timeout_seconds,
         linger_seconds=limits.linger_seconds,
         spark_from_rows=limits.spark_from_rows,
