@@ -75,7 +75,7 @@ def test_a_bug_survives_exactly_where_no_test_notices(worker: Worker, tmp_path: 
     seeing = f"{pollers}a_driver_of_the_hop_is_seen_in_its_own_database_only"
     for tests, score in (([blind], 0.0), ([red, blind], 0.0), ([red, seeing], 100.0)):
         calls = Calls(dict.fromkeys(tests, frozenset({"hop_is_driven"})), dict(zip(tests, (1.0, 2.0), strict=False)))
-        assert try_area([worker], Trial(calls, 10.0, frozenset(), state), "hops", options) == score
+        assert try_area([worker], Trial(calls, 60.0, frozenset(), state), "hops", options) == score
         assert not worker.first_failure(tests[-1:])
         assert ("SURVIVED hops/hop_is_driven, line " in capsys.readouterr().out) == (score == 0.0)
     assert json.loads(state.read_text())["result"] == seeing, "the next run knows it already"
