@@ -173,7 +173,9 @@ class BenchStores:
 
 
 @contextmanager
-def open_bench_stores(directory: Path, limits: Mapping[str, int]) -> Iterator[BenchStores]:
+def open_bench_stores(
+    directory: Path, limits: Mapping[str, int], *, settings: Mapping[str, str] | None = None
+) -> Iterator[BenchStores]:
     """Makes and starts both clusters; removes them afterwards.
 
     Sets PGSERVICEFILE for this process and its children as long as the stores are open.
@@ -181,8 +183,10 @@ def open_bench_stores(directory: Path, limits: Mapping[str, int]) -> Iterator[Be
     Args:
         directory: for the clusters and the configuration; the caller removes it.
         limits: of every hop; a key that is missing has relaybox.yaml's default.
+        settings: of the servers, beside or instead of SETTINGS.
     """
-    clusters = {store: create_cluster(store, directory / store, settings=SETTINGS) for store in (SOURCE, DESTINATION)}
+    servers = {**SETTINGS, **(settings or {})}
+    clusters = {store: create_cluster(store, directory / store, settings=servers) for store in (SOURCE, DESTINATION)}
     before = os.environ.get("PGSERVICEFILE")
     try:
         for cluster in clusters.values():
