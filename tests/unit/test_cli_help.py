@@ -67,6 +67,7 @@ COMMANDS = [
     ["dead-letters", "drop"],
     ["demo"],
     ["bench", "hop"],
+    ["bench", "growth"],
     ["bench", "workers"],
     ["bench", "order"],
     ["bench", "spark"],

@@ -16,6 +16,7 @@ from relaybox.hops.changed_readers import refuse_changed_readers
 from relaybox.hops.confirmations import confirm_arrived, confirm_received
 from relaybox.hops.copying import SliceCopied, slice_job
 from relaybox.hops.delivering_beside import delivering_beside
+from relaybox.hops.idle_hops import pass_idle_hops
 from relaybox.hops.pace import BatchPace, poll_pause
 from relaybox.hops.planning import AttemptOwner, CountedRest, Planned, plan_batch
 from relaybox.hops.progress import progress_logged
@@ -41,6 +42,9 @@ SUPERSEDED_WAIT_SECONDS = 60.0
 
 DEMAND_SECONDS, REPEATED_DEMAND_SECONDS = 1.0, 0.5
 """How often a lingering driver looks for hops that wait for a driver; and again after a look that found some."""
+
+IDLE_HOPS_SECONDS = 60.0
+"""How often a driver that stays moves the hops on that have nothing to move."""
 
 LOOKUP_SECONDS = 60.0
 """How long the source may take to answer a question about one hop."""
@@ -130,6 +134,7 @@ class _Run:
     is_delivery_due: bool = False  # the last batch is decided on while the slices of the next one are copied
     is_behind: bool = False
     demand_due_at: float = 0.0
+    idle_hops_due_at: float = 0.0
 
     def until_quiet(self, linger_seconds: float, linger_at_most_seconds: float) -> TransferSummary:
         started = quiet_since = time.monotonic()
@@ -143,9 +148,13 @@ class _Run:
         carry_senders(self.source, self.destination, self.hop, log_id=arrived.log_id)
         deliver_arrived(self.destination, self.hop, log_id=arrived.log_id)
         pace = BatchPace()
+        self.idle_hops_due_at = started + IDLE_HOPS_SECONDS
         while True:
             moved = self._move_batch(stores)
             now = time.monotonic()
+            if now >= self.idle_hops_due_at:
+                pass_idle_hops(self.source, self.hop)
+                self.idle_hops_due_at = now + IDLE_HOPS_SECONDS
             if moved:
                 quiet_since = now
                 if linger_seconds == 0 or (self.is_behind and now - started < linger_at_most_seconds):
@@ -157,6 +166,7 @@ class _Run:
                 break
         if self.is_delivery_due:
             self._deliver(arrived.log_id)
+        pass_idle_hops(self.source, self.hop)
         self.summary = replace(self.summary, duration_seconds=time.monotonic() - started)
         emit(
             "transfer_done",

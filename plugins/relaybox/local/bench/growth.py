@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,10 @@ def run_bench_growth(
 
     Args:
         messages: kept in the outbox and in the log when the last operations are measured; a hundredth of them before.
-        segments, batches: of the large hop; hops, lanes: of the stores.
+        segments: of the outbox and of the log.
+        batches: of the large hop.
+        hops: between the two stores.
+        lanes: of all subscriptions.
         big_messages: of 16 MiB each, among those of each measurement of memory.
         times: how often each operation is done.
         with_spark: whether a part is moved with Spark.
@@ -133,7 +136,9 @@ def run_bench_growth(
         bench_directory(console) as directory,
         open_bench_stores(directory, {}, settings=settings) as stores,
     ):
-        report = _Growth(stores, directory / "relaybox.yaml", asked, big_messages, times, console).run(with_spark=with_spark)
+        report = _Growth(stores, directory / "relaybox.yaml", asked, big_messages=big_messages, times=times, console=console).run(
+            with_spark=with_spark
+        )
     _print(report, console)
     write_json(report.as_json(), json_path)
     return report
@@ -143,7 +148,7 @@ class _Growth:
     """One run."""
 
     def __init__(
-        self, stores: BenchStores, config: Path, asked: Size, big_messages: int, times: int, console: Console
+        self, stores: BenchStores, config: Path, asked: Size, *, big_messages: int, times: int, console: Console
     ) -> None:
         self._stores, self._config, self._asked = stores, config, asked
         self._big_messages, self._times, self._console = big_messages, times, console
@@ -159,17 +164,15 @@ class _Growth:
         with show_progress(self._console) as progress:
             self._move_as_one_backlog("threads", small, progress)
             sizes["before"], readings["before"] = self._measure("before")
+            self._add_hops(progress)
             if with_spark:
                 self._move_as_one_backlog("spark", small, progress)
                 self._move_as_one_backlog("spark", int(self._asked.messages * _SPARK_SHARE), progress)
             self._move_as_one_backlog("threads", self._asked.messages // 2, progress)
             self._move_in_batches(progress)
-            self._add_hops(progress)
             self._add_lanes()
             sizes["after"], readings["after"] = self._measure("after")
-        return GrowthReport(
-            self._asked, self._big_messages, describe_environment(self._stores), sizes, readings, self._memory
-        )
+        return GrowthReport(self._asked, self._big_messages, describe_environment(self._stores), sizes, readings, self._memory)
 
     def _write_routes(self, *, hops: int) -> None:
         window = {"retention": {"replay_window_seconds": _REPLAY_WINDOW_SECONDS}}
@@ -234,7 +237,8 @@ class _Growth:
         batch_rows = max(1, -(-rows // wanted))
         turn = max(batch_rows, rows // 100 // batch_rows * batch_rows)
         task = progress.add_task("moving in batches", total=rows)
-        last_answer, moved, inserted = None, 0, min(turn, rows)
+        answers: list[Driven] = []
+        moved, inserted = 0, min(turn, rows)
         self._fill(inserted, progress)
         with self._driver("threads", batch_rows) as driver:
             while moved < rows:
@@ -243,11 +247,13 @@ class _Growth:
                 if more:
                     self._fill(more, progress)
                 inserted += more
-                last_answer = driver.finish()
-                moved += last_answer.rows
+                answers.append(driver.finish())
+                moved += answers[-1].rows
                 progress.update(task, completed=moved)
-        if last_answer is not None:
-            self._record(f"threads, {rows:,} messages in small batches", last_answer, last_answer.rows)
+        progress.remove_task(task)
+        batches, seconds = sum(one.batches for one in answers), sum(one.seconds for one in answers)
+        whole = replace(answers[-1], rows=moved, batches=batches, seconds=seconds)
+        self._record(f"threads, {rows:,} messages in small batches", whole, rows)
 
     @contextmanager
     def _driver(self, runner: str, batch_rows: int) -> Iterator[GrowthDriver]:
@@ -273,6 +279,7 @@ class _Growth:
             self._stores.query(SOURCE, _FILL, {"topic": hop.route, "rows": 10})
             transfer_hop(hop, ThreadRunner(1), recorded_by="relaybox bench growth")
             progress.advance(task)
+        progress.remove_task(task)
 
     def _add_lanes(self) -> None:
         others = -(-(self._asked.lanes - 1) // _LANES_PER_SUBSCRIPTION)
@@ -335,7 +342,8 @@ def _print(report: GrowthReport, console: Console) -> None:
         "pages: before, after",
         "ratio",
         title="\n".join(
-            f"{when}: {size.messages:,} messages, {size.segments:,} segments, {size.batches:,} batches, {size.hops} hops, {size.lanes:,} lanes"
+            f"{when}: {size.messages:,} messages, {size.segments:,} segments, "
+            f"{size.batches:,} batches, {size.hops} hops, {size.lanes:,} lanes"
             for when, size in (("before", before), ("after", after))
         ),
         caption=f"Of one time; CPU of both stores and the client, pages of both stores. Good: a ratio of at most {AIM}.",
@@ -353,9 +361,14 @@ def _print(report: GrowthReport, console: Console) -> None:
             f"{ratios['pages']:.2f}",
         )
     console.print(table)
-    memory = Table("driver", "rows", "batches", "its memory, MB", "JVM, MB", "largest worker, MB", caption="Good: it does not grow.")
+    memory = Table(
+        "driver", "rows", "batches", "its memory, MB", "JVM, MB", "largest worker, MB", caption="Good: it does not grow."
+    )
     for what, driven in report.memory.items():
         memory.add_row(
-            what, f"{driven.rows:,}", f"{driven.batches:,}", *(f"{mb:.0f}" for mb in (driven.driver_mb, driven.jvm_mb, driven.worker_mb))
+            what,
+            f"{driven.rows:,}",
+            f"{driven.batches:,}",
+            *(f"{mb:.0f}" for mb in (driven.driver_mb, driven.jvm_mb, driven.worker_mb)),
         )
     console.print(memory)

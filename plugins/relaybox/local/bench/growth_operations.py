@@ -16,7 +16,7 @@ import psycopg2
 from relaybox import errors
 from relaybox.hops.confirmations import settle_hop
 from relaybox.hops.runners import ThreadRunner
-from relaybox.hops.transfer import Progress, transfer_hop
+from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.contestants import timed
 from relaybox.local.bench.cpu_times import read_parts, since
 from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores
@@ -38,6 +38,8 @@ _SEND = "insert into relaybox.outbox (topic, sender, payload) select %s, 's' || 
 _FETCH_AND_ACK = (
     "select relaybox.ack(%s, max(stream_position)), count(*) from relaybox.fetch(%s, max_count => %s, worker => 'bench growth')"
 )
+_ONE_HOP = f"select relaybox_internal.hop_has_work('{HOP}')"
+_ALL_HOPS = "select count(*) filter (where relaybox_internal.hop_has_work(hop)) from relaybox_internal.hop_out"
 _PAGES = "select blks_hit + blks_read from pg_stat_database where datname = current_database()"
 _OTHERS = "select count(*) from pg_stat_activity where backend_type in ('client backend', 'parallel worker') and pid <> pg_backend_pid()"
 _TOP = """
@@ -148,40 +150,16 @@ def _operations(stores: BenchStores, routes: Routes, hop: Hop) -> dict[str, Call
         send()
         transfer_hop(hop, ThreadRunner(1), recorded_by="relaybox bench growth")
 
-    def poll(count: int) -> Callable[[], None]:
-        def ask() -> None:
-            with opened_store(hop.source, application_name="relaybox bench growth") as session:
-                asked = session.doing("polling")
-                for _ in range(count):
-                    asked.value("select relaybox_internal.hop_has_work(%s)", HOP)
-
-        return ask
-
-    def poll_all() -> None:
-        stores.query(SOURCE, "select hop, relaybox_internal.hop_has_work(hop) from relaybox_internal.hop_out")
-
-    def fetch(count: int, calls: int) -> Callable[[], None]:
-        def read() -> None:
-            with closing(psycopg2.connect(service=DESTINATION)) as session, session.cursor() as cursor:
-                session.autocommit = True
-                for _ in range(calls):
-                    cursor.execute(_FETCH_AND_ACK, (CONSUMER, CONSUMER, count))
-                    (_, found) = cursor.fetchone()
-                    if found != count:
-                        raise errors.ContentDiffers(f"a fetch of {count} messages returned {found}.")
-
-        return read
-
     return {
         "send 100 messages": send,
         "transfer of 100 messages": transfer,
         "confirm": lambda: settle_hop(routes.route(ROUTE), hop, recorded_by="relaybox bench growth"),
-        "poll of one hop, first of a session": poll(1),
-        "poll of one hop, 20 in a session": poll(20),
-        "poll of all hops of the store": poll_all,
-        "fetch and ack of 100, first of a session": fetch(100, 1),
-        "fetch and ack of 100, 20 in a session": fetch(100, 20),
-        "fetch and ack of 1,000, 5 in a session": fetch(1_000, 5),
+        "poll of one hop, first of a session": _polling(hop, _ONE_HOP, 1),
+        "poll of one hop, 20 in a session": _polling(hop, _ONE_HOP, 20),
+        "poll of all hops of the store": _polling(hop, _ALL_HOPS, 1),
+        "fetch and ack of 100, first of a session": _fetching(100, 1),
+        "fetch and ack of 100, 20 in a session": _fetching(100, 20),
+        "fetch and ack of 1,000, 5 in a session": _fetching(1_000, 5),
         "status": lambda: read_status(routes),
         "where, an old message": _tracing(routes, oldest),
         "where, from the middle": _tracing(routes, middle),
@@ -192,6 +170,28 @@ def _operations(stores: BenchStores, routes: Routes, hop: Hop) -> dict[str, Call
             retain_store(store, recorded_by="relaybox bench growth") for store in routes.stores.values()
         ],
     }
+
+
+def _polling(hop: Hop, question: str, calls: int) -> Callable[[], None]:
+    def poll() -> None:
+        with opened_store(hop.source, application_name="relaybox bench growth") as session:
+            for _ in range(calls):
+                session.value(question)
+
+    return poll
+
+
+def _fetching(count: int, calls: int) -> Callable[[], None]:
+    def read() -> None:
+        with closing(psycopg2.connect(service=DESTINATION)) as session, session.cursor() as cursor:
+            session.autocommit = True
+            for _ in range(calls):
+                cursor.execute(_FETCH_AND_ACK, (CONSUMER, CONSUMER, count))
+                ((_, found),) = cursor.fetchall()
+                if found != count:
+                    raise errors.ContentDiffers(f"a fetch of {count} messages returned {found}.")
+
+    return read
 
 
 def _tracing(routes: Routes, message_id: str) -> Callable[[], None]:
