@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 IDLE_PAIR_TRANSACTIONS = 1_000
 """So far a poll of an idle hop looks back; a wider look back is shortened."""
 
-_MOST_AT_ONCE = 20
+_MOST_AT_ONCE = 5
 """The next driver goes on with the others: the one that wants to move its own messages does not stay long."""
 
 _IDLE_HOPS = """
