@@ -62,15 +62,16 @@ THIRDS := $(MAKE) --no-print-directory --jobs=3 --output-sync=recurse test-syste
 CHOSEN := -m 'not thorough'
 
 # The thirds of the suite run side by side: mostly they wait, for Airflow and Spark, for servers that crash, for commits.
-SYSTEMS := tests/airflow tests/benchmarks tests/spark tests/unit
-CRASHES := tests/faults tests/delivery tests/mutants tests/model
+# As dear as each other, in seconds of CPU: who is last works on one core alone.
+SYSTEMS := tests/airflow tests/benchmarks tests/unit
+CRASHES := tests/faults tests/delivery tests/mutants tests/model tests/spark
 
 .PHONY: test-systems
-test-systems: $(INSTALLED) ## The tests that start Airflow, Spark or a benchmark, and those without a store
+test-systems: $(INSTALLED) ## The tests that start Airflow or a benchmark, and those without a store
 	$(BIN)/pytest $(CHOSEN) $(SYSTEMS)
 
 .PHONY: test-crashes
-test-crashes: $(INSTALLED) ## The tests that inject faults, and those that compare with brute force or a model
+test-crashes: $(INSTALLED) ## The tests that inject faults, start Spark, or compare with brute force or a model
 	$(BIN)/pytest $(CHOSEN) $(CRASHES)
 
 .PHONY: test-stores

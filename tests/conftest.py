@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from relaybox.local.clusters import Cluster, write_service_file
+from relaybox.stores.schema import apply_schema, init_transaction
 from tests.support import disposal
 from tests.support.administration import administer_all, copy_database
 from tests.support.backups import Backups
@@ -83,6 +84,21 @@ def template(clusters: Mapping[str, Cluster], tmp_path_factory: pytest.TempPathF
         _serve(clusters, "template_store", directory, monkeypatch)
         World(routes_file(directory)).initialise()
     return "template_store"
+
+
+@pytest.fixture(scope="session")
+def template_without_routes(clusters: Mapping[str, Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The same, of stores whose routes are not registered yet, for make_world(): World.register() gives them whatever routes they have."""
+    name, directory = _new_name(), tmp_path_factory.mktemp("template")
+    administer_all(clusters, f"create database {name}")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        _serve(clusters, name, directory, monkeypatch)
+        for store in World(routes_file(directory)).routes.stores.values():
+            with init_transaction(store) as session:
+                apply_schema(session, store, 10_000)
+                session.commit("init")
+    yield name
+    disposal.discard((cluster, name) for cluster in clusters.values())
 
 
 @pytest.fixture

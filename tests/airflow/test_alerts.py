@@ -154,7 +154,7 @@ def test_two_late_hops_of_a_store_each_have_their_own_text(connected: World) -> 
     for route in document["routes"].values():
         route["limits"] = {"target_lag_seconds": 1}
     connected.path.write_text(yaml.safe_dump(document))
-    connected.initialise()
+    connected.register()
     send_late(connected)
     look(connected, on_late_callback=[Notifier("{{ late_hop.name }}")])
     assert sorted(SENT) == ["flights/1", "second/1"]

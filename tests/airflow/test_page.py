@@ -234,7 +234,7 @@ def test_a_statement_of_an_application_is_escaped_and_shown_to_operators_only(
 def test_a_gap_of_a_sender_is_explained_with_what_to_do(page: PageServer, connected: World) -> None:
     """Index 1 has not come: 2 waits."""
     add_route(connected.path, "meters", topics=["meters"], path=["airline", "hub"], order="fifo")
-    connected.initialise()
+    connected.register()
     connected.query(
         "airline", "insert into relaybox_internal.sender (origin, sender, epoch, kind) values ('airline', 'meter', 1, 'gapless')"
     )
@@ -307,7 +307,7 @@ def test_a_hop_of_no_route_is_shown_to_who_may_read_its_dag_until_it_is_retired(
     """With the command that tells how much it keeps, and gives it up."""
     client, gathering = page.client("viewer"), page.page.state.gathering
     add_route(connected.path, "strays", topics=["strays"], path=["airline", "hub"])
-    connected.initialise()
+    connected.register()
     said = "relaybox.yaml no longer contains hop strays/1 from airline to hub. Messages that it has not moved are kept."
     assert said not in client.get("/relaybox/stuck").text
     connected.change_route()

@@ -30,7 +30,7 @@ PROMOTE_DAG = "relaybox_promote__delays"
 def lake(page: PageServer, connected: World, tmp_path: Path) -> Lake:
     """Six messages of the stream flights at the hub, a derivation and an export; neither has begun."""
     DerivedWorld(connected).configure(**{"with": f"{HERE}:copies"})
-    connected.initialise()
+    connected.register()
     made = Lake(connected, str(tmp_path / "lake"))
     made.configure()
     deliver(connected, 6)

@@ -20,7 +20,7 @@ from tests.support.world import World
 def page(page: PageServer, connected: World) -> PageServer:
     """Two routes leave one store; messages arrived, and one subscription of each stream is behind."""
     add_route(connected.path, "salaries", topics=["salaries"], path=["airline", "hub"])
-    connected.initialise()
+    connected.register()
     connected.send("flight")
     connected.send("raise", topic="salaries")
     connected.send("lost", topic="flihgts")

@@ -18,7 +18,7 @@ from tests.support.world import World
 def page(page: PageServer, connected: World) -> PageServer:
     """A message has arrived; one waits for an index that has not come, and one was set aside."""
     add_route(connected.path, "salaries", topics=["salaries"], path=["airline", "hub"])
-    connected.initialise()
+    connected.register()
     connected.send("first")
     connected.transfer_all()
     connected.query("analytics", "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")

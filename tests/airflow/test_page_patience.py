@@ -158,7 +158,7 @@ def test_a_silent_store_delays_nothing_but_its_own_rows(
 ) -> None:
     """However long it may take: its rows are shown as they were, and as old as they are, and all others are new."""
     add_route(connected.path, "salaries", topics=["salaries"], path=["airline", "analytics"])
-    connected.initialise()
+    connected.register()
     client = page.client("viewer")
 
     def status() -> dict[str, Any]:

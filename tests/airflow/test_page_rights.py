@@ -15,7 +15,7 @@ def page(page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch) ->
     """Over a store that two routes leave; every open transaction is shown."""
     monkeypatch.setattr("relaybox.monitoring.overview.start_overview.__kwdefaults__", {"open_for_seconds": 0.0})
     add_route(connected.path, "salaries", topics=["salaries"], path=["airline", "hub"])
-    connected.initialise()
+    connected.register()
     return page
 
 

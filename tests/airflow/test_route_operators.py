@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
 def page(server: PageServer, connected: World) -> PageServer:
     """Routes flights and crew, each with a subscription in the hub that refused a message. Airflow knows their DAGs."""
     add_route(connected.path, "crew", topics=["crew"], path=["airline", "hub"])
-    connected.initialise()
+    connected.register()
     for topic in ("flights", "crew"):
         connected.send("a", "b", "c", topic=topic)
         connected.transfer(connected.routes.hop(f"{topic}/1"))

@@ -170,7 +170,7 @@ def test_a_hundred_hops_of_a_store_cost_one_session(connected: World) -> None:
     """In Airflow's own manager of shared streams: each hop gets its event, and one session looks for all."""
     routes = {f"r{number}": {"topics": ["flights"], "path": ["airline", "hub"]} for number in range(100)}
     connected.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
-    connected.initialise()
+    connected.register()
     sessions = "select count(*) from pg_stat_activity where application_name = 'relaybox watch' and datname = current_database()"
 
     async def run() -> int:

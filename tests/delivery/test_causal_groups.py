@@ -94,7 +94,7 @@ def two_ways(world: World) -> None:
         routes[f"causal-{source}-{destination}"] = {**way, "order": "causal", "stream": "causal"}
         routes[f"none-{source}-{destination}"] = way
     world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
-    world.initialise()
+    world.register()
 
 
 def talk(world: World, member: Member, *, hears: bool) -> None:

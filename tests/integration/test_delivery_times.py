@@ -71,7 +71,7 @@ def test_g9_the_times_of_a_stream_are_those_of_all_its_logs(world: World) -> Non
         for name, origin in (("chat-a", "airline"), ("chat-b", "analytics"))
     }
     world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
-    world.initialise()
+    world.register()
     for origin in ("airline", "analytics"):
         world.query(origin, "select relaybox.declare_sender(%s, 'gapless')", origin)
     for name, origin, index, ahead in (

@@ -25,7 +25,7 @@ from tests.support.world import World, wait_until
 def delays(world: World) -> DerivedWorld:
     derived = DerivedWorld(world)
     derived.configure(**{"with": f"{HERE}:copies"})
-    world.initialise()
+    world.register()
     return derived
 
 

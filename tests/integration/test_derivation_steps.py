@@ -30,7 +30,7 @@ from tests.support.world import World, routes_file, wait_until
 def delays(world: World) -> DerivedWorld:
     derived = DerivedWorld(world)
     derived.configure(**{"with": f"{HERE}:copies"})
-    world.initialise()
+    world.register()
     return derived
 
 
@@ -354,7 +354,7 @@ def forgetful(delays: DerivedWorld) -> DerivedWorld:
     derived = {**derived_route(**{"with": f"{HERE}:copies"}), **keeps_nothing}
     routes_file(delays.world.path.parent, route=keeps_nothing, more_routes={ROUTE: derived})
     delays.world.cut_small_segments()
-    delays.world.initialise()
+    delays.world.register()
     delays.world.send_many(45)
     delays.world.transfer_all()
     delays.world.settle_all()

@@ -109,7 +109,7 @@ def test_a_driver_that_lingers_moves_what_comes_and_ends_in_time(world: World) -
 def test_a_driver_that_lingers_leaves_when_another_hop_needs_its_slot(world: World) -> None:
     """It is told of the hops of both its stores that have work and no driver; it asks while it is idle, and while messages flow."""
     add_route(world.path, "crew", topics=["crew"], path=["airline", "hub"])
-    world.initialise()
+    world.register()
     told: list[list[str]] = []
 
     def is_slot_wanted(hops: Sequence[str]) -> bool:

@@ -34,7 +34,7 @@ class FanIn:
             for route, (_, store) in ROUTES.items()
         }
         world.path.write_text(yaml.safe_dump({"stores": {"airline": {}, "hub": {}, "analytics": {}}, "routes": routes}))
-        world.initialise()
+        world.register()
         for sender, store in ROUTES.values():
             world.query(store, "select relaybox.declare_sender(%s, 'gapless')", sender)
 

@@ -218,7 +218,7 @@ def test_g3_two_hops_out_of_one_outbox_each_get_every_message_once(world: World)
     content["routes"]["copies"] = {"topics": ["flights"], "path": ["airline", "analytics"]}
     world.path.write_text(yaml.safe_dump(content))
     world.send("a", "b")
-    world.initialise()
+    world.register()
     world.transfer()
     world.transfer(world.routes.hop("copies/1"))
     assert world.payloads("flights/1") == world.payloads("copies/1") == ["a", "b"]

@@ -19,7 +19,7 @@ from tests.support.world import STORES, World
 def follow(world: World, routes: Mapping[str, Mapping[str, object]]) -> None:
     """Has the stores follow other routes than before."""
     world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": dict(routes)}))
-    world.initialise()
+    world.register()
 
 
 def move(world: World, *hops: str) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import AbstractContextManager
 from typing import Any
 from uuid import UUID
 
@@ -20,24 +20,27 @@ from relaybox.verification import reading
 from relaybox.verification.route_verification import verify_route
 from tests.support.breaking import copy_first_slices
 from tests.support.cli import invoke
-from tests.support.world import World, routes_file, wait_until
+from tests.support.world import World, wait_until
+
+MakeLocal = Callable[..., World]
 
 
-def local_world(directory: Path, monkeypatch: pytest.MonkeyPatch, *further: str, **route: object) -> World:
-    """The route flights: airline -> airline -> further, in fresh stores."""
-    path = routes_file(directory, route={"path": ["airline", "airline", *further], **route})
-    monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
-    world = World(path)
-    world.initialise()
-    return world
+@pytest.fixture
+def make_local(make_world: Callable[[str], AbstractContextManager[World]], template_without_routes: str) -> Iterator[MakeLocal]:
+    """Makes the route flights: airline -> airline -> further, in fresh stores."""
+    with make_world(template_without_routes) as world:
+
+        def make(*further: str, **route: object) -> World:
+            world.change_route(path=["airline", "airline", *further], **route)
+            return world
+
+        yield make
 
 
 @pytest.fixture(params=[(), ("hub",), ("hub", "analytics")], ids=lambda further: f"{1 + len(further)} hops")
-def local(
-    databases: Mapping[str, Mapping[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> World:
+def local(make_local: MakeLocal, request: pytest.FixtureRequest) -> World:
     """A route whose first hop is local, with small slices."""
-    return local_world(tmp_path, monkeypatch, *request.param, limits={"batch_rows": 40, "slice_rows": 9})
+    return make_local(*request.param, limits={"batch_rows": 40, "slice_rows": 9})
 
 
 def test_every_message_arrives_once_in_order_and_is_settled(local: World) -> None:
@@ -102,11 +105,9 @@ def sessions(world: World) -> list[str]:
     ]
 
 
-def test_cascade_is_settled_only_when_the_last_store_has_it(
-    databases: Mapping[str, Mapping[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cascade_is_settled_only_when_the_last_store_has_it(make_local: MakeLocal) -> None:
     """The local log alone settles nothing: both hops' confirmations stand in one table and are not mistaken for each other."""
-    local = local_world(tmp_path, monkeypatch, "hub")
+    local = make_local("hub")
     local.send("a", "b")
     local.transfer(local.first_hop)
     assert [settled.through_position for settled in local.settle_all()] == [0, 0]
@@ -124,11 +125,9 @@ def test_two_drivers_at_once_copy_each_message_once(local: World) -> None:
     assert local.payloads("flights/1") == local.sent()
 
 
-def test_newer_attempt_ends_both_sessions_of_an_older_one(
-    databases: Mapping[str, Mapping[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_newer_attempt_ends_both_sessions_of_an_older_one(make_local: MakeLocal) -> None:
     """A frozen task's reader and writer are both in this store; its successor ends them and not itself."""
-    local = local_world(tmp_path, monkeypatch)
+    local = make_local()
     local.send("a", "b")
     frozen = []
     for _ in range(2):

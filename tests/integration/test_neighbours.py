@@ -12,7 +12,6 @@ import yaml
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.retention.segments import retain_store
-from relaybox.stores.schema import initialise_store
 from tests.support.breaking import transfer_until
 from tests.support.world import STORES, World, insert
 
@@ -70,8 +69,7 @@ def write_routes(world: World, *names: str) -> None:
         for name in names
     }
     world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
-    for store in world.routes.stores.values():
-        initialise_store(store, world.routes, segment_rows=10_000)
+    world.register()
 
 
 def move(world: World, route: str, *, settle: bool = True) -> None:

@@ -131,7 +131,7 @@ def test_a_topic_that_the_store_does_not_move_yet_asks_for_init_with_the_number_
     world.transfer()
     world.change_route()
     add_route(world.path, "other", topics=["others"], path=["airline", "hub"])
-    world.initialise()
+    world.register()
     for topic in ("new", "others", "returning"):
         world.send(f"{topic} 1", f"{topic} 2", topic=topic)
         add_route(

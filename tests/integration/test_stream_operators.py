@@ -48,7 +48,7 @@ def operated(world: World) -> Iterator[World]:
     member of relaybox_operator. team_flights is bound to flights: ops_heir inherits it, ops_member only may set it.
     """
     add_route(world.path, "crew", topics=["crew"], path=["airline", "hub"])
-    world.initialise()
+    world.register()
     deliver(world, 12)
     world.send(*[f"c{number}" for number in range(5)], topic="crew")
     world.transfer(world.routes.hop("crew/1"))
@@ -318,7 +318,7 @@ def test_a_route_that_gets_another_stream_takes_no_operator_with_it(operated: Wo
     document = operated.path.read_text()
     operated.path.write_text(document.replace("  crew:\n", "  cabin:\n", 1))
     operated.query(STORE, "select relaybox.unsubscribe(s, 'moves') from unnest('{roster, payroll}'::text[]) s")
-    operated.initialise()
+    operated.register()
     operated.query(STORE, "select relaybox.subscribe('roster', 'cabin')")
     with login("ops_crew") as cursor:
         assert refusal(cursor, "select relaybox.redrive('roster', 'why')")[0] == "RB040"

@@ -158,7 +158,7 @@ def test_a_message_sent_before_its_topic_joined_the_route_moves_with_it(world: W
 
 def test_without_a_route_every_route_that_carries_the_topic_is_followed(world: World) -> None:
     add_route(world.path, "copies", topics=["flights"], path=["airline", "analytics"])
-    world.initialise()
+    world.register()
     world.send("a")
     (message_id,) = ids(world)
     traces = invoke("where", message_id, "--json").document["traces"]

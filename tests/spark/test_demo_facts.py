@@ -27,7 +27,7 @@ FLIGHTS = read_flights(("HA", "OO"))[:30]
 def test_the_query_of_the_demo_tells_of_each_flight_once(frames: SparkSession, world: World, tmp_path: Path) -> None:
     """Before and after derivation and export."""
     world.path.write_text(yaml.safe_dump(demo_routes(tmp_path)))
-    world.initialise()
+    world.register()
     metadata.create_all(open_engine("airline", "test"))
     with open_engine("airline", "test").connect() as connection:
         carry_out(connection, Transaction(Fate.COMMITTED, FLIGHTS))
@@ -55,7 +55,7 @@ def late(row: Row) -> bool:
 def test_the_table_is_compared_with_its_stream(world: World, tmp_path: Path) -> None:
     """The demo does it in a Spark of its own; here the tasks run in this process."""
     world.path.write_text(yaml.safe_dump(demo_routes(tmp_path)))
-    world.initialise()
+    world.register()
     world.send("one", "two")
     world.transfer_all()
     export = world.routes.export(EXPORT)

@@ -46,7 +46,7 @@ def test_executors_without_the_module_are_named_and_no_message_becomes_a_dead_le
     file.write_text(MODULE, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     delays = configured(world, "loud_delays", row_errors="dead_letter")
-    world.initialise()
+    world.register()
     deliver(world, 3)
     session = ContextSession(frames.sparkContext)
     with pytest.raises(ConfigurationError, match=r"loud_delays:loud: a Python worker .* can't import loud_delays") as missing:

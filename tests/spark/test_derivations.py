@@ -27,7 +27,7 @@ def delays(frames: SparkSession, world: World) -> DerivedWorld:
     serve(frames)
     derived = DerivedWorld(world)
     derived.configure(**{"with": f"{HERE}:copies"})
-    world.initialise()
+    world.register()
     return derived
 
 

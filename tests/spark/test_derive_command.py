@@ -26,7 +26,7 @@ def page(world: World, tmp_path: Path) -> World:
     shown = yaml.safe_load(blocks("yaml")[0])
     world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, **shown}))
     (tmp_path / "delays.py").write_text(blocks("python")[0], encoding="utf-8")
-    world.initialise()
+    world.register()
     world.send(*(json.dumps({"flight": number, "dep_delay": delay}) for number, delay in enumerate((3, 60, 16, 15), 1)))
     world.transfer(world.first_hop)
     return world

@@ -456,7 +456,7 @@ def test_g8_a_stream_of_two_logs_is_detached_log_by_log_and_read_when_both_are_b
     causal = {"topics": ["chat"], "order": "causal", "stream": "chat", "retention": retention}
     routes = {"chat-a": {**causal, "path": ["hub", "hub"]}, "chat-b": {**causal, "path": ["airline", "hub"]}}
     world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
-    world.initialise()
+    world.register()
     world.cut_small_segments()
     hops = {"hub": "chat-a/1", "airline": "chat-b/1"}
     for store in hops:

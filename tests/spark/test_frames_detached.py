@@ -319,7 +319,7 @@ def test_detached_messages_beside_kept_ones_of_another_log(frames: SparkSession,
     causal = {"topics": ["chat"], "order": "causal", "stream": "chat", "retention": retention(tmp_path / "files")}
     routes = {"chat-a": {**causal, "path": ["hub", "hub"]}, "chat-b": {**causal, "path": ["airline", "hub"]}}
     flights.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
-    flights.initialise()
+    flights.register()
     flights.cut_small_segments()
     serve(frames)
     hops = {"hub": "chat-a/1", "airline": "chat-b/1"}

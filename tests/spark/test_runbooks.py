@@ -38,7 +38,7 @@ def delays(world: World, tmp_path: Path) -> DerivedWorld:
     made = DerivedWorld(world)
     made.configure(**{"with": "numbers_of_flights:late", "row_errors": "dead_letter"})
     (tmp_path / "numbers_of_flights.py").write_text(STRICT, encoding="utf-8")
-    world.initialise()
+    world.register()
     return made
 
 

@@ -116,7 +116,7 @@ def test_the_notebook_runs(
     flights.path.write_text(yaml.safe_dump(document))
     lake = Lake(flights, str(tmp_path / ".relaybox/demo/lake/flights"))
     lake.configure()
-    flights.initialise()
+    flights.register()
     payload = '{{"carrier": "{}", "scheduled_at": "2013-01-0{}T10:00:00Z", "origin": "JFK", "departure_delay_minutes": {}}}'
     for sender, delays in (("UA", (10, "null", 30)), ("AA", (16, 15))):
         flights.send(*(payload.format(sender, day, delay) for day, delay in enumerate(delays, 1)), sender=sender)

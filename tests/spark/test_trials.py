@@ -33,7 +33,7 @@ def delays(frames: SparkSession, world: World) -> DerivedWorld:
 def copied(delays: DerivedWorld, count: int, function: str, **derive: object) -> None:
     """Version 1, which copies, has derived from this many messages; the next one is another function."""
     delays.configure(**COPIES, **derive, next={"with": f"{HERE}:{function}", "version": 2})
-    delays.world.initialise()
+    delays.world.register()
     deliver(delays.world, count)
     derive_all(delays, make=lambda position: [{"key": f"k{position % 7}", "payload": f"late m{position}"}])
 

@@ -24,7 +24,7 @@ def with_next(world: World) -> DerivedWorld:
     """A world whose route delays has a next version."""
     delays = DerivedWorld(world)
     delays.configure(**{"with": f"{HERE}:copies", "next": TWO})
-    world.initialise()
+    world.register()
     return delays
 
 

@@ -6,7 +6,6 @@ import yaml
 
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
-from relaybox.stores.schema import initialise_store
 from tests.support.world import STORES, World
 
 
@@ -16,8 +15,7 @@ def fill_two_logs(world: World, *, segment_rows: int = 10_000) -> None:
         name: {"path": list(STORES), "topics": [name], "retention": {"replay_window_seconds": 0}} for name in ("flights", "other")
     }
     world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
-    for store in world.routes.stores.values():
-        initialise_store(store, world.routes)
+    world.register()
     world.cut_small_segments(segment_rows)
     for counts in ({"flights": 20, "other": 5}, {"flights": 10, "other": 10}):
         for topic, count in counts.items():

@@ -17,11 +17,13 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.store_ids import StoreIds
 from relaybox.hops.transfer import TransferSummary, transfer_hop
 from relaybox.routes import Hop, Route, Routes, load_routes
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.schema import SchemaApplied, apply_routes, initialise_store, record_server
 from relaybox.stores.sessions import StoreSession
 from tests.support.patience import Deadline
 
 STORES = ("airline", "hub", "analytics")
+
+_NOTHING_APPLIED = SchemaApplied((), (), False, (), False, (), ())
 
 MAKE_SEGMENTS_ANEW = """
 do $$ declare s record; begin
@@ -91,11 +93,23 @@ class World:
         return self.route.hops[1]
 
     def change_route(self, **changes: object) -> None:
-        """Rewrites relaybox.yaml and initialises the stores again."""
+        """Rewrites relaybox.yaml and registers its routes."""
         routes_file(self.path.parent, route=changes)
-        self.initialise()
+        self.register()
+
+    def register(self) -> None:
+        """Does of an init what relaybox.yaml asks for, in stores that this run initialised: a tenth of the work of initialise()."""
+        routes = self.routes
+        for store in routes.stores.values():
+            with self.store_session(store.name) as session:
+                record_server(session, store)
+                apply_routes(session, store, routes, _NOTHING_APPLIED)
+                session.commit("init")
+                session.call("relaybox_internal.ensure_outbox_segments")
+                session.commit("outbox_segments")
 
     def initialise(self, *, segment_rows: int = 10_000) -> None:
+        """As `relaybox init` does it: looks at all that a store has."""
         routes = self.routes
         for store in routes.stores.values():
             initialise_store(store, routes, segment_rows=segment_rows)
