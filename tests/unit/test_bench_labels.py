@@ -10,7 +10,19 @@ import pytest
 import relaybox.local.bench
 
 MODULES = sorted(Path(relaybox.local.bench.__file__).parent.glob("*.py"))
-PRINTING = {"consume", "frames", "latency_report", "order", "page", "produce", "report", "retention", "singles", "workers"}
+PRINTING = {
+    "consume",
+    "frames",
+    "latency_report",
+    "order",
+    "page",
+    "produce",
+    "report",
+    "retention",
+    "singles",
+    "steady_report",
+    "workers",
+}
 
 
 def tables(module: Path) -> list[ast.Call]:

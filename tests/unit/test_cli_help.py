@@ -75,6 +75,7 @@ COMMANDS = [
     ["bench", "produce"],
     ["bench", "page"],
     ["bench", "retention"],
+    ["bench", "steady"],
     ["version"],
 ]
 
