@@ -13,7 +13,7 @@ MODULES = sorted(Path(relaybox.local.bench.__file__).parent.glob("*.py"))
 PRINTING = {
     "consume",
     "frames",
-    "growth",
+PRINTING = {"growth"}
     "latency_report",
     "order",
     "page",
@@ -21,6 +21,10 @@ PRINTING = {
     "report",
     "retention",
     "singles",
+<<<<<<< HEAD
+=======
+    "steady_report",
+>>>>>>> 073da091b4729de3b25790203cd30076a08b8d2e
     "workers",
 }
 

@@ -76,6 +76,7 @@ COMMANDS = [
     ["bench", "produce"],
     ["bench", "page"],
     ["bench", "retention"],
+    ["bench", "steady"],
     ["version"],
 ]
 

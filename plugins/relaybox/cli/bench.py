@@ -170,6 +170,29 @@ def bench_retention(
     run_bench_retention(messages=messages, turns=turns, json_path=json_path)
 
 
+@commands.command("steady")
+def bench_steady(
+    rate: Annotated[int, typer.Option("--rate", min=25, help="Messages per second.")] = 5000,
+    hours: Annotated[float, typer.Option("--hours", help="How long messages are sent.")] = 6.0,
+    window_seconds: Annotated[
+        float, typer.Option("--window-seconds", min=1, help="Length of a window; the last windows are compared with the first.")
+    ] = 600.0,
+    json_path: JsonPath = None,
+) -> None:
+    """Send, move, read and drop at a fixed rate for hours: disk, memory, latency and autovacuum must stay flat.
+
+    The JSON file is written anew after each window.
+
+    \b
+    Examples:
+      relaybox bench steady --json steady.json
+      relaybox bench steady --rate 1000 --hours 0.5 --window-seconds 60
+    """
+    from relaybox.local.bench.steady import run_bench_steady
+
+    run_bench_steady(rate=rate, hours=hours, window_seconds=window_seconds, json_path=json_path)
+
+
 @commands.command("latency")
 def bench_latency(
     *,
