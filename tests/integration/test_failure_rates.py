@@ -41,7 +41,7 @@ def test_the_command_plans_from_what_was_measured(world: World) -> None:
     assert document["attempts"] == 3
     shown = invoke("plan-retries", "flights", "--target", "0.95").stdout
     assert "route flights: 1 of 3 attempts at batches failed." in shown
-    assert "relaybox.yaml has attempts: 5, which give 0.995884773662551." in shown
+    assert "relaybox.yaml has attempts: 5. Its reliability is 0.995884773662551." in shown
 
 
 def test_nothing_attempted_is_nothing_known(world: World) -> None:

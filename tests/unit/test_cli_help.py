@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,12 @@ import typer
 
 from relaybox import cli
 from relaybox.cli.app import MODULES, app, load_commands, name_section
+from relaybox.cli.bench import SliceCopier
+from relaybox.cli.usage import Runner
 from relaybox.documents.answers import ANSWERS
 from relaybox.documents.errors import ErrorDocument
+from relaybox.local.bench import hop as bench_hop
+from relaybox.routes import rules
 from tests.support.cli import commands, invoke
 from tests.support.patience import patience
 
@@ -113,7 +118,9 @@ def test_the_sections_of_the_help_are_the_modules_of_the_commands() -> None:
         leaves = getattr(command, "commands", {"": command}).values()
         modules = {inspect.unwrap(leaf.callback).__module__.removeprefix("relaybox.cli.") for leaf in leaves}
         assert modules == {module for module, commands in MODULES.items() if name in commands}
-    files = {path.stem for path in Path(cli.__file__).parent.glob("*.py") if ".command(" in path.read_text(encoding="utf-8")}
+    files = {
+        path.stem for path in Path(cli.__file__).parent.glob("*.py") if "@commands.command(" in path.read_text(encoding="utf-8")
+    }
     assert set(MODULES) == files
     sections = re.findall(r"^(\S.*):$", invoke("--help").stdout, flags=re.MULTILINE)
     assert sections == ["Options", *map(name_section, MODULES)]
@@ -172,8 +179,17 @@ def _loaded(arguments: list[str]) -> set[str]:
         (["verify"], "Missing argument 'ROUTE'"),
         (["where", "not-a-uuid"], "Invalid value for 'MESSAGE_ID'"),
         (["transfer", "flights/1", "--threads", "0"], "Invalid value for '--threads'"),
-        (["verify", "flights", "--runner", "sparks"], "Invalid value for '--runner'"),
+        (
+            ["verify", "flights", "--runner", "sparks"],
+            "'sparks' is not one of 'auto', 'spark', 'threads'. Run: relaybox verify --help",
+        ),
+        (["bench", "hop", "--runner", "sparks"], "'sparks' is not one of 'spark', 'threads'"),
+        (["bench", "latency", "--runner", "sparks"], "'sparks' is not one of 'auto', 'spark', 'threads'"),
+        (["bench", "latency", "--hops", "1,10"], "Repeat the option for each value: --hops VALUE --hops VALUE."),
         (["status", "--jsn"], "No such option: --jsn"),
+        (["statsu"], "No such command 'statsu'. Did you mean 'status'? Run: relaybox --help"),
+        (["help", "statsu"], "No such command 'statsu'. Did you mean 'status'? Run: relaybox --help"),
+        (["bench", "latncy"], "No such command 'latncy'. Did you mean 'latency'? Run: relaybox bench --help"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
@@ -181,6 +197,8 @@ def test_wrong_usage_is_exit_code_2_with_the_argument_named(arguments: list[str]
     wrong = invoke(*arguments)
     assert wrong.exit_code == 2
     assert said in " ".join(wrong.stderr.split())
+    assert wrong.stderr.startswith("error: ")
+    assert len(wrong.stderr.splitlines()) == 1
     assert wrong.stdout == ""
 
 
@@ -192,7 +210,7 @@ def test_wrong_usage_of_every_command_is_one_json_document_where_json_is_asked_f
         assert (wrong.exit_code, error.exit_code, error.kind, error.retry_may_help) == (2, 2, "ConfigurationError", False), words
         assert "--no-such-option" in error.message, words
         assert error.next_step == f"Run: {' '.join(('relaybox', *words))} --help"
-        assert "--no-such-option" in wrong.stderr
+        assert wrong.stderr == f"error: {error.message} {error.next_step}\n"
 
 
 @pytest.mark.parametrize(
@@ -211,6 +229,29 @@ def test_wrong_usage_is_one_json_document(arguments: list[str], said: str) -> No
     wrong = invoke(*arguments)
     assert ErrorDocument.model_validate_json(wrong.stdout).error.message.startswith(said)
     assert wrong.exit_code == 2
+
+
+def test_usage_lines_have_an_argument_as_it_is_declared() -> None:
+    """`ROUTE`, `[STORE]...`: not in two pairs of brackets."""
+    for command in COMMANDS:
+        usage = " ".join(invoke(*command, "--help").stdout.partition("\n\n")[0].split())
+        assert re.fullmatch(rf"Usage: relaybox {' '.join(command)} \[OPTIONS\]( \[?[A-Z_|]+\]?(\.\.\.)?)*", usage), usage
+
+
+@pytest.mark.parametrize("words", [[], ["status"], ["senders"], ["dead-letters", "list"], ["bench", "hop"]], ids=" ".join)
+def test_help_of_a_command_is_its_option_help(words: list[str]) -> None:
+    assert invoke("help", *words) == replace(invoke(*words, "--help"), arguments=("help", *words))
+    if words[1:]:
+        assert invoke(words[0], "help", *words[1:]).stdout == invoke(*words, "--help").stdout
+
+
+def test_the_copiers_of_a_benchmark_are_those_that_it_takes() -> None:
+    assert [*SliceCopier] == [*bench_hop.RUNNERS]
+    assert [*Runner] == [*rules.RUNNERS]
+
+
+def test_the_option_version_is_the_command_version() -> None:
+    assert invoke("--version") == replace(invoke("version"), arguments=("--version",))
 
 
 def test_version_tells_program_and_schema() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from relaybox.airflow.libpq_parameters import libpq_parameters
+from relaybox.amounts import amount
 from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def verification_lineage(route: Route, verification: RouteVerification) -> Opera
             success=leg.defect_count == 0,
             description=f"Every message of hop {leg.name} is where it should be, once and unchanged.",
             expected="0 defects",
-            actual=f"{leg.defect_count} defects",
+            actual=amount(leg.defect_count, "defect"),
         )
         return assertions.DataQualityAssertionsDatasetFacet(assertions=[made])
 

@@ -97,7 +97,10 @@ class _TopGroup(CommandGroup):
 app = typer.Typer(
     name="relaybox",
     cls=_TopGroup,
-    help="Moves messages from Postgres to Postgres, hop by hop. Verifies that none was lost, doubled or reordered.",
+    help=(
+        "Moves messages from Postgres to Postgres, hop by hop. Verifies that none was lost, doubled or reordered.\n\n"
+        "`relaybox COMMAND --help` shows the options of a command, and examples."
+    ),
     epilog=(
         "Exit codes: 0 success; 1 verify found a defect, doctor an error, or reanchor or rebuild work; "
         "2 wrong usage or configuration, or status found a topic without a hop; "
@@ -109,6 +112,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _show_version(asked: bool) -> None:  # typer passes it by position
+    if asked:
+        from relaybox.cli.stores import version
+
+        version()
+        raise typer.Exit
 
 
 @app.callback()
@@ -133,6 +144,10 @@ def relaybox(
         ),
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version of Relaybox and of the schema.", is_eager=True, callback=_show_version),
+    ] = False,
 ) -> None:
     """Stores the options in front of the command."""
     settings = Settings(config, debug, airflow)

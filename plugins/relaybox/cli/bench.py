@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from relaybox.cli.exits import CommandGroup
+from relaybox.cli.usage import CommandList, Runner
 
-commands = typer.Typer(name="bench", cls=CommandGroup, help="Run a benchmark on its own clusters.", no_args_is_help=True)
+commands = CommandList(name="bench", cls=CommandGroup, help="Run a benchmark on its own clusters.", no_args_is_help=True)
+
+
+class SliceCopier(StrEnum):
+    """What copies the slices of a benchmark's hop."""
+
+    SPARK = "spark"
+    THREADS = "threads"
+
 
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Number of measurements of each contestant.")]
-Copier = Annotated[str, typer.Option("--runner", help="Copies the slices of the hop: spark or threads.")]
+Copier = Annotated[SliceCopier, typer.Option("--runner", help="What copies the slices of the hop.")]
 JsonPath = Annotated[Path | None, typer.Option("--json", help="Write every raw value to this file.", show_default=False)]
 
 
@@ -22,7 +32,7 @@ def bench_hop(
         int, typer.Option("--messages", min=1, help="Number of messages that each contestant moves in each round.")
     ] = 2_000_000,
     rounds: Rounds = 3,
-    runner: Copier = "spark",
+    runner: Copier = SliceCopier.SPARK,
     json_path: JsonPath = None,
 ) -> None:
     """Compare a hop with `psql copy | psql copy` and with logical replication's initial sync.
@@ -68,7 +78,7 @@ def bench_order(
         int, typer.Option("--messages", min=1000, help="Number of distinct messages that each contestant moves.")
     ] = 1_000_000,
     rounds: Rounds = 3,
-    runner: Copier = "spark",
+    runner: Copier = SliceCopier.SPARK,
     json_path: JsonPath = None,
 ) -> None:
     """Compare a hop without sender kinds, one with 64 gapless senders in order, and one with duplicates and disorder.
@@ -198,14 +208,16 @@ def bench_latency(
     *,
     hops: Annotated[
         list[int] | None,
-        typer.Option("--hops", min=1, help="Number of hops to measure with. Default: 1, 10, 100.", show_default=False),
+        typer.Option(
+            "--hops", min=1, help="Number of hops to measure with; may be repeated. Default: 1, 10 and 100.", show_default=False
+        ),
     ] = None,
     samples: Annotated[int, typer.Option("--samples", min=1, help="First messages of idle hops, for each number of hops.")] = 20,
     lingering_samples: Annotated[int, typer.Option("--lingering-samples", min=1, help="Messages to a busy hop.")] = 300,
     idle_seconds: Annotated[
         float, typer.Option("--idle-seconds", min=1, help="Measure the CPU of idle hops for this long.")
     ] = 60.0,
-    runner: Annotated[str, typer.Option("--runner", help="Runner of the routes: auto, spark or threads.")] = "auto",
+    runner: Annotated[Runner, typer.Option("--runner", help="Runner of the routes.")] = Runner.AUTO,
     json_path: JsonPath = None,
 ) -> None:
     """Measure the time from commit to arrival with Airflow, for idle and lingering hops; and the CPU of idle hops.
@@ -215,7 +227,7 @@ def bench_latency(
     \b
     Examples:
       relaybox bench latency --json latency.json
-      relaybox bench latency --hops 1 --samples 5 --lingering-samples 50 --runner spark
+      relaybox bench latency --hops 1 --hops 10 --samples 5 --lingering-samples 50 --runner spark
     """
     from relaybox.local.bench.latency import run_bench_latency
 
@@ -234,7 +246,12 @@ def bench_page(
     *,
     looks: Annotated[
         list[int] | None,
-        typer.Option("--looks", min=1, help="Number of simultaneous requests to the page. Default: 50, 500.", show_default=False),
+        typer.Option(
+            "--looks",
+            min=1,
+            help="Number of simultaneous requests to the page; may be repeated. Default: 50 and 500.",
+            show_default=False,
+        ),
     ] = None,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Requests to each endpoint, in each measurement.")] = 40,
     json_path: JsonPath = None,

@@ -11,13 +11,14 @@ from relaybox.cli.exits import ExitCode
 from relaybox.cli.options import AsJson, answer
 from relaybox.cli.printable import print_text
 from relaybox.cli.subscription_options import AtStore, SubscriptionName, store_of
+from relaybox.cli.usage import CommandList
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from relaybox.consumer import Message, UnreadLane
 
-commands = typer.Typer()
+commands = CommandList()
 
 
 @commands.command()

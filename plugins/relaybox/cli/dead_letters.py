@@ -11,13 +11,14 @@ from relaybox.cli.exits import CommandGroup
 from relaybox.cli.options import AsJson, answer
 from relaybox.cli.printable import print_text
 from relaybox.cli.subscription_options import AtStore, SubscriptionName, list_each, store_of
+from relaybox.cli.usage import CommandList
 
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is recorded.", show_default=False)]
 
 LISTED_CHARACTERS = 300
 """Length of each payload in the JSON of `list`; `show` has the whole payload."""
 
-commands = typer.Typer(
+commands = CommandList(
     name="dead-letters",
     cls=CommandGroup,
     help="List, show, redrive and drop messages that were set aside.",

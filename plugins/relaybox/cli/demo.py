@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typer
 
-commands = typer.Typer()
+from relaybox.cli.usage import CommandList
+
+commands = CommandList()
 
 
 @commands.command()

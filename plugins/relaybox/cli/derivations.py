@@ -8,12 +8,13 @@ import typer
 
 from relaybox.cli.exits import Settings
 from relaybox.cli.options import AsJson
+from relaybox.cli.usage import CommandList
 
 if TYPE_CHECKING:
     from relaybox.routes import Derivation, Route
     from relaybox.spark.tasks import TaskSession
 
-commands = typer.Typer()
+commands = CommandList()
 
 
 @commands.command()

@@ -8,8 +8,9 @@ import typer
 
 from relaybox.cli.exits import ExitCode, Settings
 from relaybox.cli.options import AsJson
+from relaybox.cli.usage import CommandList
 
-commands = typer.Typer()
+commands = CommandList()
 
 
 @commands.command()

@@ -16,6 +16,7 @@ import typer
 from relaybox import __version__, errors
 from relaybox.cli.options import AS_JSON
 from relaybox.cli.printable import print_text
+from relaybox.cli.usage import UsageError, shows_help, wrong_usage
 
 if TYPE_CHECKING:
     from relaybox.routes import Routes
@@ -127,12 +128,12 @@ class Failures:
 class CommandGroup(typer.core.TyperGroup):
     """Ends a command that raised an error of ours with a message and its code, without a traceback; with --json as a document too.
 
-    Wrong usage is told by Typer on stderr. With --json it is a document too: the outermost group writes it.
+    Wrong usage is told in the same way, by the outermost group. `help COMMAND` is `COMMAND --help`.
     """
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         as_json = "--json" in args  # an argument that can't be parsed has no value: only its text says that JSON was asked for
-        with _usage_told(as_json=as_json and parent is None):
+        with _usage_told(as_json=as_json, outermost=parent is None):
             context = super().make_context(info_name, args, parent=parent, **extra)
         context.meta[_MENTIONS_JSON] = as_json or context.meta.get(_MENTIONS_JSON, False)
         return context
@@ -146,8 +147,16 @@ class CommandGroup(typer.core.TyperGroup):
         with formatter.section(title):
             formatter.write_dl([(f"{name:{widest}}", _first_paragraph(self.commands[name].help)) for name in commands])
 
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
+        if args[0] == "help" and args[1:]:
+            args = [*args[1:], ctx.help_option_names[0]]
+        elif args[0] == "help":
+            print_text(ctx.get_help())
+            raise typer.Exit
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
-        with _usage_told(as_json=ctx.parent is None and bool(ctx.meta[_MENTIONS_JSON])):
+        with _usage_told(as_json=bool(ctx.meta[_MENTIONS_JSON]), outermost=ctx.parent is None):
             return self._invoke(ctx)
 
     def _invoke(self, ctx: typer.Context) -> object:
@@ -178,20 +187,19 @@ _MENTIONS_JSON = "relaybox.mentions_json"
 """Where a context remembers that the command line has --json somewhere."""
 
 
-_UsageError: Any = typer.BadParameter.__mro__[1]
-"""Click's: Typer exports its subclasses only."""
-
-
 @contextmanager
-def _usage_told(*, as_json: bool) -> Iterator[None]:
-    """Writes a document for wrong usage, if JSON was asked for. Typer tells it on stderr, and ends the process with code 2."""
+def _usage_told(*, as_json: bool, outermost: bool) -> Iterator[None]:
+    """Ends the process with code 2 after wrong usage: with a message on stderr, and with a document if JSON was asked for."""
     try:
         yield
-    except _UsageError as error:
+    except UsageError as error:
+        if not outermost or shows_help(error):
+            raise
+        wrong = wrong_usage(error)
+        tell(wrong)
         if as_json:
-            command = "relaybox" if error.ctx is None else error.ctx.command_path
-            _write_document(errors.ConfigurationError(error.format_message(), next_step=f"Run: {command} --help"))
-        raise
+            _write_document(wrong)
+        raise typer.Exit(exit_code(wrong)) from None
 
 
 def _write_document(error: errors.RelayboxError) -> None:

@@ -10,11 +10,12 @@ from relaybox.amounts import amount
 from relaybox.cli.exits import Failures, Settings, end
 from relaybox.cli.options import AsJson
 from relaybox.cli.printable import print_text
+from relaybox.cli.usage import CommandList
 
 if TYPE_CHECKING:
     from relaybox.streams.skipping import SkipResult
 
-commands = typer.Typer()
+commands = CommandList()
 
 
 @commands.command()

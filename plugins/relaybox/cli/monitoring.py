@@ -12,12 +12,13 @@ from relaybox.amounts import amount
 from relaybox.cli.exits import ExitCode, Settings, exit_code, tell, warn_unanswered, worst
 from relaybox.cli.options import AsJson
 from relaybox.cli.printable import print_text
+from relaybox.cli.usage import CommandList
 
 if TYPE_CHECKING:
     from relaybox.errors import RelayboxError
     from relaybox.monitoring.status import Status
 
-commands = typer.Typer()
+commands = CommandList()
 
 
 @commands.command()

@@ -9,8 +9,9 @@ import typer
 from relaybox.cli.exits import ListsByDefault
 from relaybox.cli.options import AsJson, answer
 from relaybox.cli.subscription_options import list_each
+from relaybox.cli.usage import CommandList
 
-commands = typer.Typer(
+commands = CommandList(
     name="operators",
     cls=ListsByDefault,
     help="List the database roles that are operators of a stream, bind and unbind them.",

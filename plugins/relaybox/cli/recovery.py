@@ -12,6 +12,7 @@ import typer
 from relaybox.cli.exits import ExitCode, Settings
 from relaybox.cli.options import AsJson, answer
 from relaybox.cli.printable import print_text
+from relaybox.cli.usage import CommandList
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from relaybox.recovery.rebuilding import Rebuild
     from relaybox.routes import Routes, Store
 
-commands = typer.Typer()
+commands = CommandList()
 
 
 @commands.command()

@@ -9,6 +9,7 @@ import typer
 
 from relaybox.cli.exits import Failures, Settings, warn_unanswered
 from relaybox.cli.options import AsJson
+from relaybox.cli.usage import CommandList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _Done = TypeVar("_Done")
 
-commands = typer.Typer()
+commands = CommandList()
 
 
 @commands.command()

@@ -9,13 +9,14 @@ import typer
 
 from relaybox.cli.exits import Settings
 from relaybox.cli.options import AsJson
+from relaybox.cli.usage import CommandList
 
 if TYPE_CHECKING:
     from relaybox.documents.retry_plan import RetryPlanDocument
     from relaybox.monitoring.retry_plan import MeasuredFailures, RetryPlan
     from relaybox.routes import Retries, Route
 
-commands = typer.Typer()
+commands = CommandList()
 
 
 @commands.command("plan-retries")

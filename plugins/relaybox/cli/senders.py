@@ -8,8 +8,9 @@ import typer
 
 from relaybox.cli.exits import Failures, ListsByDefault, Settings
 from relaybox.cli.options import AsJson, answer
+from relaybox.cli.usage import CommandList
 
-commands = typer.Typer(
+commands = CommandList(
     name="senders",
     cls=ListsByDefault,
     help="List and declare senders that number their messages, begin epochs, bind senders to database roles.",

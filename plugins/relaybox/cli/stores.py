@@ -10,8 +10,9 @@ import typer
 from relaybox.cli.exits import ExitCode, Failures, Settings
 from relaybox.cli.options import AsJson, answer
 from relaybox.cli.printable import print_text
+from relaybox.cli.usage import CommandList
 
-commands = typer.Typer()
+commands = CommandList()
 
 
 @commands.command()
@@ -102,7 +103,7 @@ def _refuse_combinations(stores: list[str] | None, *, as_sql: bool, owner: str |
 
 @commands.command()
 def version(as_json: AsJson = False) -> None:
-    """Show the version of Relaybox, and the schema version that stores need.
+    """Show the version of Relaybox, and the schema version that stores need. `relaybox --version` is the same.
 
     \b
     Examples:

@@ -9,8 +9,9 @@ import typer
 from relaybox.cli.exits import ListsByDefault
 from relaybox.cli.options import AsJson, answer
 from relaybox.cli.subscription_options import SubscriptionName, list_each
+from relaybox.cli.usage import CommandList
 
-commands = typer.Typer(
+commands = CommandList(
     name="subscriptions",
     cls=ListsByDefault,
     help="List subscriptions, and bind them to database roles.",

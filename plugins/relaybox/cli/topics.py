@@ -9,8 +9,9 @@ import typer
 from relaybox.cli.exits import ListsByDefault
 from relaybox.cli.options import AsJson, answer
 from relaybox.cli.subscription_options import list_each
+from relaybox.cli.usage import CommandList
 
-commands = typer.Typer(
+commands = CommandList(
     name="topics",
     cls=ListsByDefault,
     help="List the topics that database roles may read, grant and revoke them.",

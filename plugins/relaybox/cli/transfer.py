@@ -9,6 +9,7 @@ import typer
 from relaybox.cli.exits import ExitCode, Failures, Settings
 from relaybox.cli.options import AsJson
 from relaybox.cli.printable import print_text
+from relaybox.cli.usage import CommandList
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from relaybox.hops.transfer import Progress, TransferSummary
     from relaybox.routes import Hop, Route, Routes
 
-commands = typer.Typer()
+commands = CommandList()
 
 
 @commands.command()

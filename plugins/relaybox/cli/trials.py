@@ -10,6 +10,7 @@ import typer
 from relaybox import errors
 from relaybox.cli.exits import CommandGroup, Settings
 from relaybox.cli.options import AsJson, answer
+from relaybox.cli.usage import CommandList
 
 if TYPE_CHECKING:
     from relaybox.spark.derivations.trials import TrialComparison
@@ -18,7 +19,7 @@ RouteName = Annotated[str, typer.Argument(metavar="ROUTE", help="A route with a 
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is recorded.", show_default=False)]
 Samples = Annotated[int, typer.Option("--samples", min=0, max=1000, help="Messages to show of each difference.")]
 
-commands = typer.Typer(
+commands = CommandList(
     name="trials",
     cls=CommandGroup,
     help="Try the next version of a derivation on messages of the past, compare it, promote it or drop it.",

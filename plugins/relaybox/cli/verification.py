@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from relaybox.cli.exits import ExitCode, Settings
 from relaybox.cli.options import AsJson
+from relaybox.cli.usage import CommandList, Runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,15 +18,7 @@ if TYPE_CHECKING:
     from relaybox.verification.results import Outcome, RouteVerification
     from relaybox.verification.route_verification import VerifyProgress
 
-commands = typer.Typer()
-
-
-class Runner(StrEnum):
-    """Values of `runner`, as in relaybox.yaml."""
-
-    AUTO = "auto"
-    SPARK = "spark"
-    THREADS = "threads"
+commands = CommandList()
 
 
 @commands.command()

@@ -143,12 +143,13 @@ def find_in_store(routes: Routes, store: str, here: StoreBlockers) -> Iterator[F
             ),
         )
     if here.standby_waits:
+        sessions = amount(here.standby_waits, "session waits", "sessions wait")
         yield Finding(
             kind="standby_silent",
             severity=Severity.STUCK,
             store=store,
             since=here.standby_waits_since,
-            what=f"{here.standby_waits} sessions at {store} wait for a synchronous standby that does not answer.",
+            what=f"{sessions} at {store} for a synchronous standby that does not answer.",
             affected=tuple(hop.name for hop in routes.hops if store in (hop.source.name, hop.destination.name)),
             next_step="Start the standby. Then the sessions continue.",
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from relaybox import __version__, errors
+from relaybox.amounts import amount
 from relaybox.stores.event_triggers import EVENT_TRIGGERS
 from relaybox.stores.init_locks import (
     COMMAND_ROW,
@@ -161,7 +162,7 @@ def _header(store: Store, routes: Routes, owner: str | None) -> str:
     return "\n".join(
         (
             f"relaybox init of store {store.name}, as a script.",
-            f"Written by Relaybox {__version__}, from {len(hops)} hops of relaybox.yaml: {', '.join(hops) or 'none'}.",
+            f"Written by Relaybox {__version__}, from {amount(len(hops), 'hop')} of relaybox.yaml: {', '.join(hops) or 'none'}.",
             "",
             "Run it with psql 10 or newer, in the database of the store:",
             "    psql -X -v ON_ERROR_STOP=1 -f FILE",

@@ -9,7 +9,8 @@ from relaybox.airflow.forms import asks_for_approval
 from relaybox.airflow.links import hop_page
 from relaybox.airflow.naming import WATCH_DAG_ID
 from relaybox.airflow.slot_use import idle_seconds
-from relaybox.routes import Export, Hop, Route, Routes, Store, Watch
+from relaybox.amounts import amount
+from relaybox.routes import Export, Hop, Retries, Route, Routes, Store, Watch
 
 _BUTTONS = """\
 ### Which buttons are safe
@@ -20,11 +21,15 @@ moves nothing.
 """
 
 
+def _up_to(retries: Retries) -> str:
+    return f"up to {amount(retries.attempts, 'attempt')}"
+
+
 def transfer_doc(route: Route, hop: Hop) -> str:
     source, destination = hop.source.name, hop.destination.name
     retries = hop.retries
     delays = f"{retries.delay_seconds} to {retries.max_delay_seconds} s"
-    tries = f"{retries.attempts} attempts with delays of {delays}"
+    tries = amount(retries.attempts, "attempt with", "attempts with") + f" delays of {delays}"
     reads = (
         f"the outbox of **{source}** (topics {', '.join(hop.topics)})"
         if hop.upstream is None
@@ -87,7 +92,7 @@ Nothing of the attempt is sent. The last lines of the log say what is wrong, whe
 
 | exit code of the driver | meaning | what follows |
 |---|---|---|
-| 75, or killed | a retry may help: the store or Spark failed, or a later run took over | up to {retries.attempts} attempts |
+| 75, or killed | a retry may help: the store or Spark failed, or a later run took over | {_up_to(retries)} |
 | 65 | the function failed, or another version or source is in the store | the task fails at once: follow the message, then clear the task |
 | 78 | `relaybox.yaml`, a connection or the module is wrong | the task fails at once: correct it, then clear the task |
 
@@ -148,7 +153,7 @@ The table has whole batches only, and each message once. The last lines of the l
 
 | exit code of the driver | meaning | what follows |
 |---|---|---|
-| 75, or killed | a retry may help: the lake, the store or Spark failed, or another run is under way | up to {retries.attempts} attempts |
+| 75, or killed | a retry may help: the lake, the store or Spark failed, or another run is under way | {_up_to(retries)} |
 | 65 | others changed the table, or the store lacks what comes next | the task fails at once: follow the message, then clear it |
 | 78 | `relaybox.yaml` or a connection is wrong | the task fails at once: correct it, then clear the task |
 
@@ -204,7 +209,7 @@ def _polled(watch: Watch) -> str:
 def watch_doc(routes: Routes) -> str:
     stores = ", ".join(dict.fromkeys(hop.source.name for hop in routes.hops))
     return f"""\
-Checks all {len(routes.hops)} hops on a schedule (`{LOOK_CRON}`), with one task per store: {stores}.
+Checks {amount(len(routes.hops), "hop")} on a schedule (`{LOOK_CRON}`), with one task per store: {stores}.
 
 ### What it does
 
@@ -232,7 +237,7 @@ triggered.
 
 def verify_doc(routes: Routes) -> str:
     return f"""\
-Verifies delivery of {len(routes.routes)} routes, once a day: {", ".join(routes.routes)}.
+Verifies delivery of {amount(len(routes.routes), "route")}, once a day: {", ".join(routes.routes)}.
 
 ### What it does
 
@@ -257,7 +262,7 @@ to do. The task of a route fails if it could not reach a store, or took longer t
 
 def retention_doc(stores: Sequence[Store]) -> str:
     return f"""\
-Drops segments that no reader needs, once a day, in {len(stores)} stores:
+Drops segments that no reader needs, once a day, in {amount(len(stores), "store")}:
 {", ".join(store.name for store in stores)}.
 
 ### What it does

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relaybox import errors
+from relaybox.amounts import amount
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.hop import WARM_UP, describe_environment, show_progress
@@ -206,7 +207,7 @@ def run_bench_consume(
             tuple(_take_turns(stores, log_id, messages, rounds, console)),
             tuple(measure_singles(stores, log_id, min(messages, SINGLES), rounds, console)),
         )
-    _print(report, console)
+    print_report(report, console)
     write_json(report.as_json(), json_path)
     return report
 
@@ -277,8 +278,9 @@ def _measure(name: str, round_: int, log_id: int, messages: int) -> Reading:
     return Reading(name, round_, seconds, cpu_seconds, row_count)
 
 
-def _print(report: ConsumeReport, console: Console) -> None:
-    title = f"{report.messages:,} messages, {report.rounds} rounds"
+def print_report(report: ConsumeReport, console: Console) -> None:
+    """Prints all times and ratios, then the comparison beside the lanes of others."""
+    title = f"{amount(report.messages, 'message')}, {amount(report.rounds, 'round')}"
     table = Table(
         "who reads all messages once",
         "seconds: median\n(min to max)",

@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from rich.console import Console
-from rich.table import Column, Table
+from rich.table import Table
 
 from relaybox import errors
+from relaybox.amounts import amount
 from relaybox.local.bench.consume import fill_log
 from relaybox.local.bench.contestants import measure_hop
 from relaybox.local.bench.cpu_times import CpuTimes
@@ -218,7 +219,7 @@ def run_bench_spark(
             }
             turns = tuple(_take_turns(stores, contestants, rounds, console))
         report = FrameReport(messages, rounds, describe_environment(stores), turns)
-    _print(report, console)
+    print_report(report, console)
     write_json(report.as_json(), json_path)
     return report
 
@@ -378,20 +379,29 @@ def _write_parquet(stream: str, path: Path) -> None:
     path.unlink()
 
 
-def _print(report: FrameReport, console: Console) -> None:
-    table = Table(
-        Column("who reads or writes all messages once", ratio=1),
-        Column("seconds: median\n(min to max)", no_wrap=True),
-        Column("per\nsecond", no_wrap=True),
-        *(Column(name, no_wrap=True) for name in ("CPU\nseconds", "of the\nstores", "of the\nJVM", "of\nPython")),
-        title=f"{report.messages:,} messages, {report.rounds} rounds",
-        caption="Fewer seconds are better. CPU seconds are those of the stores and of Spark.",
+def print_report(report: FrameReport, console: Console) -> None:
+    """Prints times and CPU seconds, then the ratios."""
+    title = f"{amount(report.messages, 'message')}, {amount(report.rounds, 'round')}"
+    times = Table(
+        "who reads or writes all messages once",
+        "seconds: median\n(min to max)",
+        "messages\nper second",
+        title=title,
+        caption="Fewer seconds are better.",
+    )
+    cpu = Table(
+        "CPU seconds, medians",
+        "stores",
+        "JVM",
+        "Python",
+        "all",
+        caption="Fewer are better. Python: this process and the workers of Spark.",
     )
     for name, title in TITLES.items():
         seconds = report.values(name, "seconds")
-        parts = ("cpu_seconds", "stores_cpu_seconds", "jvm_cpu_seconds", "python_cpu_seconds")
-        cpu_seconds = (f"{median(report.values(name, part)):.1f}" for part in parts)
-        table.add_row(title, show_seconds(seconds), f"{report.messages / median(seconds):,.0f}", *cpu_seconds)
+        times.add_row(title, show_seconds(seconds), f"{report.messages / median(seconds):,.0f}")
+        parts = ("stores_cpu_seconds", "jvm_cpu_seconds", "python_cpu_seconds", "cpu_seconds")
+        cpu.add_row(title, *(f"{median(report.values(name, part)):.1f}" for part in parts))
     ratios = Table(
         "rate of / rate of",
         "median (min to max)",
@@ -404,4 +414,4 @@ def _print(report: FrameReport, console: Console) -> None:
             show_seconds(report.rates(one, other)),
             show_seconds(report.rates(one, other, "cpu_seconds")),
         )
-    console.print(table, ratios)
+    console.print(times, cpu, ratios, sep="\n")

@@ -19,6 +19,7 @@ import psycopg2
 from rich.console import Console
 
 from relaybox import errors
+from relaybox.amounts import amount
 from relaybox.local.airflow_standalone import AirflowStandalone
 from relaybox.local.bench.hop import describe_environment
 from relaybox.local.bench.latency_report import HopCountFigures, LatencyReport, print_report
@@ -140,11 +141,11 @@ class _Bench:
         self, airflow: AirflowStandalone, hops: Sequence[Hop], samples: int, idle_seconds: float
     ) -> HopCountFigures:
         idle_cores = self._measure_idle(airflow, idle_seconds)
-        self.console.print(f"{len(hops)} hops, idle: {sum(idle_cores.values()):.2f} cores")
+        self.console.print(f"{amount(len(hops), 'hop')}, idle: {sum(idle_cores.values()):.2f} cores")
         first = []
         for number in range(samples):
             first.append(measure_first(self.stores, hops[number % len(hops)]))
-            self.console.print(f"{len(hops)} hops, first message of an idle hop: {first[-1]:.2f} s")
+            self.console.print(f"{amount(len(hops), 'hop')}, first message of an idle hop: {first[-1]:.2f} s")
         return HopCountFigures(len(hops), tuple(first), idle_cores)
 
     def _make_hops(self, count: int) -> tuple[Hop, ...]:

@@ -10,6 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from relaybox.amounts import amount
+
 FIRST_P50_SECONDS, LINGERING_P50_SECONDS, LINGERING_P99_SECONDS = 20.0, 1.0, 3.0
 """The targets, with Airflow on 2 cores."""
 
@@ -89,7 +91,7 @@ def _latencies(report: LatencyReport) -> Table:
         caption="Lower is better; the targets are below.",
     )
     for figures in report.counts:
-        _add(table, f"first message of an idle hop, {figures.hops} hops", figures.first_seconds)
+        _add(table, f"first message of an idle hop, {amount(figures.hops, 'hop')}", figures.first_seconds)
     _add(table, "while lingering", report.lingering_seconds)
     return table
 
@@ -109,5 +111,5 @@ def _idle(report: LatencyReport) -> Table:
     )
     for figures in report.counts:
         values = [*figures.idle_cores.values(), sum(figures.idle_cores.values())]
-        table.add_row(f"{figures.hops} hops", *(f"{value:.1%}" for value in values))
+        table.add_row(amount(figures.hops, "hop"), *(f"{value:.1%}" for value in values))
     return table

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relaybox import errors
+from relaybox.amounts import amount
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.contestants import timed
 from relaybox.local.bench.hop import RUNNERS, WARM_UP, describe_environment, show_progress
@@ -121,7 +122,7 @@ def run_bench_order(
                 _fill(stores, topic, messages)
         measurements = tuple(_take_turns(stores, slice_runner, messages, rounds, console))
         environment = describe_environment(stores)
-    console.print(_table(measurements, messages, rounds), _ratios(measurements), sep="\n")
+    print_report(measurements, messages, rounds, console)
     document = {
         "messages": messages,
         "rounds": rounds,
@@ -196,6 +197,11 @@ def _measure(stores: BenchStores, runner: SliceRunner, contestant: str, messages
     return OrderMeasurement(contestant, round_, timer.seconds, sent, delivered, out_of_order, uniqueness, messages / sent)
 
 
+def print_report(measurements: tuple[OrderMeasurement, ...], messages: int, rounds: int, console: Console) -> None:
+    """Prints the times and uniqueness rates, then the ratios."""
+    console.print(_table(measurements, messages, rounds), _ratios(measurements), sep="\n")
+
+
 def _table(measurements: tuple[OrderMeasurement, ...], messages: int, rounds: int) -> Table:
     table = Table(
         "what one hop moves",
@@ -203,7 +209,7 @@ def _table(measurements: tuple[OrderMeasurement, ...], messages: int, rounds: in
         "rows per second",
         "UR\nsent",
         "UR\nreported",
-        title=f"{messages:,} messages, {rounds} rounds",
+        title=f"{amount(messages, 'message')}, {amount(rounds, 'round')}",
         caption="UR: share of rows that are no duplicates, of what producers sent and as the store reports it. Good: both are the same.",
     )
     for contestant, title in TITLES.items():

@@ -120,7 +120,7 @@ def run_bench_page(
                 )
         whole = {name: [second for one in alone for second in one.seconds[name]] for name in ENDPOINTS}
         report = PageReport(Beside(None, 0, whole, {}), tuple(beside), describe_environment(stores))
-    _print(report, console)
+    print_report(report, console)
     write_json(report.as_json(), json_path)
     return report
 
@@ -264,7 +264,8 @@ def _wait(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.2)
 
 
-def _print(report: PageReport, console: Console) -> None:
+def print_report(report: PageReport, console: Console) -> None:
+    """Prints the times of Airflow's endpoints beside each kind of store."""
     table = Table(
         "state of\none store",
         "requests to the\npage at once",

@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from relaybox.amounts import amount
 from relaybox.local.bench.cpu_times import PARTS
 
 HOP = "hop"
@@ -112,7 +113,7 @@ def print_report(report: BenchReport, console: Console) -> None:
 
 
 def _rates(report: BenchReport) -> Table:
-    title = f"{report.messages:,} messages of {report.bytes_per_message:.0f} bytes, {report.rounds} rounds"
+    title = f"{amount(report.messages, 'message')} of {report.bytes_per_message:.0f} bytes, {amount(report.rounds, 'round')}"
     table = Table(
         "who moves all messages once",
         "seconds: median\n(min to max)",
@@ -132,13 +133,13 @@ def _rates(report: BenchReport) -> Table:
 def _ratios(report: BenchReport) -> Table:
     table = Table(
         "seconds of the hop / seconds of",
-        *(f"round {n}" for n in range(1, report.rounds + 1)),
+        "by round",
         "median",
         caption="Below 1 the hop is faster. Of each kind the faster format is compared.",
     )
     for baseline in (report.faster(PIPES), report.faster(SYNCS)):
         ratios = report.ratios(baseline)
-        table.add_row(TITLES[baseline], *(f"{ratio:.2f}" for ratio in ratios), f"{median(ratios):.2f}")
+        table.add_row(TITLES[baseline], " ".join(f"{ratio:.2f}" for ratio in ratios), f"{median(ratios):.2f}")
     return table
 
 
@@ -147,7 +148,7 @@ def _cpu(report: BenchReport) -> Table:
         "CPU seconds per million messages",
         *PARTS,
         "all",
-        caption="Fewer are better. Medians; clients are whoever moves the messages.",
+        caption="Fewer are better. Medians; clients: the processes that move the messages.",
     )
     for contestant, name in TITLES.items():
         parts = [report.cpu_per_million(contestant, part) for part in PARTS]

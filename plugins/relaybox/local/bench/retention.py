@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relaybox import errors
+from relaybox.amounts import amount
 from relaybox.hops.confirmations import settle_hop
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
@@ -125,7 +126,7 @@ def run_bench_retention(
                 done.append(turn)
                 progress.update(task, advance=1, description=turn.phase)
         report = RetentionReport(rows * turns, rows, environment, tuple(done))
-    _print(report, console)
+    print_report(report, console)
     write_json(report.as_json(), json_path)
     return report
 
@@ -206,8 +207,9 @@ def _select(consumer: Any, after: int, through: int) -> Iterator[float]:
             yield time.perf_counter() - begun
 
 
-def _print(report: RetentionReport, console: Console) -> None:
-    title = f"{report.messages:,} messages, sent, moved, read and dropped in turns of {report.turn_rows:,}"
+def print_report(report: RetentionReport, console: Console) -> None:
+    """Prints disk use and times of each part of the run."""
+    title = f"{amount(report.messages, 'message')}, sent, moved, read and dropped in turns of {report.turn_rows:,}"
     table = Table(
         "part of the run",
         "disk of the\noutbox's store, MB",

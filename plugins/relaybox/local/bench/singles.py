@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relaybox import errors
+from relaybox.amounts import amount
 from relaybox.local.bench.hop import WARM_UP
 from relaybox.local.bench.report import show_seconds
 from relaybox.local.bench.rivals import PGMQ, PGQ
@@ -211,7 +212,7 @@ def print_singles(singles: list[Single], console: Console) -> None:
         "microseconds\na message",
         "CPU of its session,\nmicroseconds a message",
         "seconds\n/ those of fetch",
-        title=f"{count:,} messages",
+        title=amount(count, "message"),
         caption="Good: pgmq and PgQ take at least 3 times as long as fetch and ack.",
     )
     for name, contestant in CONTESTANTS.items():

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relaybox import errors
+from relaybox.amounts import amount
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.contestants import timed_with_cpu
 from relaybox.local.bench.hop import WARM_UP, describe_environment, show_progress
@@ -114,7 +115,7 @@ def run_bench_workers(
                 describe_environment(stores),
                 tuple(_take_turns(stores, master, messages, rounds, console)),
             )
-    _print(report, console)
+    print_report(report, console)
     write_json(report.as_json(), json_path)
     return report
 
@@ -272,14 +273,15 @@ def _hosts(context: SparkContext) -> int:
     return int(jvm.getExecutorMemoryStatus().size()) - 1
 
 
-def _print(report: WorkersReport, console: Console) -> None:
+def print_report(report: WorkersReport, console: Console) -> None:
+    """Prints the times of one and of two workers."""
     table = Table(
         "workers with one core each",
         "seconds of the hop:\nmedian (min to max)",
         "seconds of copying",
         "times as fast",
         "times as fast at copying",
-        title=f"{report.messages:,} messages; each session of a worker gets {report.megabytes_per_second:g} MB/s (simulated)",
+        title=f"{amount(report.messages, 'message')}; each session of a worker gets {report.megabytes_per_second:g} MB/s (simulated)",
         caption="More times as fast is better.",
     )
     for workers in WORKERS:
