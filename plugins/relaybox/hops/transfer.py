@@ -43,6 +43,9 @@ SUPERSEDED_WAIT_SECONDS = 60.0
 DEMAND_SECONDS, REPEATED_DEMAND_SECONDS = 1.0, 0.5
 """How often a lingering driver looks for hops that wait for a driver; and again after a look that found some."""
 
+SEGMENTS_SECONDS = 10.0
+"""How often a driver that lingers makes outbox segments ahead: in the overflow, messages stay until no driver is there."""
+
 IDLE_HOPS_SECONDS = 60.0
 """How often a driver that stays moves the hops on that have nothing to move."""
 
@@ -134,6 +137,7 @@ class _Run:
     is_delivery_due: bool = False  # the last batch is decided on while the slices of the next one are copied
     is_behind: bool = False
     demand_due_at: float = 0.0
+    segments_due_at: float = 0.0
     idle_hops_due_at: float = 0.0
 
     def until_quiet(self, linger_seconds: float, linger_at_most_seconds: float) -> TransferSummary:
@@ -148,10 +152,13 @@ class _Run:
         carry_senders(self.source, self.destination, self.hop, log_id=arrived.log_id)
         deliver_arrived(self.destination, self.hop, log_id=arrived.log_id)
         pace = BatchPace()
-        self.idle_hops_due_at = started + IDLE_HOPS_SECONDS
+        self.segments_due_at, self.idle_hops_due_at = started + SEGMENTS_SECONDS, started + IDLE_HOPS_SECONDS
         while True:
             moved = self._move_batch(stores)
             now = time.monotonic()
+            if now >= self.segments_due_at:
+                self._prepare_source()
+                self.segments_due_at = now + SEGMENTS_SECONDS
             if now >= self.idle_hops_due_at:
                 pass_idle_hops(self.source, self.hop)
                 self.idle_hops_due_at = now + IDLE_HOPS_SECONDS
