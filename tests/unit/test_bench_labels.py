@@ -13,7 +13,7 @@ MODULES = sorted(Path(relaybox.local.bench.__file__).parent.glob("*.py"))
 PRINTING = {
     "consume",
     "frames",
-PRINTING = {"growth"}
+    "growth",
     "latency_report",
     "order",
     "page",
@@ -21,10 +21,7 @@ PRINTING = {"growth"}
     "report",
     "retention",
     "singles",
-<<<<<<< HEAD
-=======
     "steady_report",
->>>>>>> 073da091b4729de3b25790203cd30076a08b8d2e
     "workers",
 }
 
