@@ -14,7 +14,7 @@ from relaybox.hops.batches import Slice
 from relaybox.hops.copying import SliceCopied, SliceJob, copy_slice, session_name, slice_job
 from relaybox.hops.planning import AttemptOwner, plan_batch, read_batch
 from relaybox.hops.publishing import ask_destination, make_log_segments
-from relaybox.hops.transfer import transfer_hop
+from relaybox.hops.transfer import Progress, transfer_hop
 from relaybox.stores.connections import connect
 from tests.support.patience import patience
 from tests.support.services import add_route
@@ -104,6 +104,23 @@ def test_a_driver_that_lingers_moves_what_comes_and_ends_in_time(world: World) -
     assert summary.duration_seconds >= linger_seconds
     ended = world.transfer(linger_seconds=10_000, linger_at_most_seconds=1)
     assert 1 <= ended.duration_seconds < patience(60)
+
+
+def test_a_driver_that_lingers_makes_segments_ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing goes into the overflow, from which retention drops nothing, however long one driver stays."""
+    monkeypatch.setattr("relaybox.hops.transfer.SEGMENTS_SECONDS", 0.0)
+    world.cut_small_segments()
+    sent: list[str] = []
+
+    def send_more(at: Progress) -> None:
+        if at.published and len(sent) < 6:
+            sent.append(f"b{len(sent)}-")
+            world.send_many(15, prefix=sent[-1])
+
+    world.send("a")
+    summary = world.transfer(linger_seconds=1, progress=send_more)
+    assert summary.row_count == 1 + 6 * 15
+    assert world.value("airline", "select count(*) from relaybox_internal.outbox_overflow") == 0
 
 
 def test_a_driver_that_lingers_leaves_when_another_hop_needs_its_slot(world: World) -> None:
