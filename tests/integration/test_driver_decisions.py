@@ -123,6 +123,14 @@ def test_a_driver_that_lingers_makes_segments_ahead(world: World, monkeypatch: p
     assert world.value("airline", "select count(*) from relaybox_internal.outbox_overflow") == 0
 
 
+def test_a_maker_of_segments_leaves_them_to_another_one(world: World) -> None:
+    """While one turns the overflow into a segment, nobody else can read it; the other driver goes on without an error."""
+    with world.session() as other, other.cursor() as cursor:
+        cursor.execute("lock table relaybox_internal.outbox_overflow in access exclusive mode")
+        assert world.value("airline", "select relaybox_internal.ensure_outbox_segments(8)") == []
+    assert len(world.value("airline", "select relaybox_internal.ensure_outbox_segments(8)")) > 0
+
+
 def test_a_driver_that_lingers_leaves_when_another_hop_needs_its_slot(world: World) -> None:
     """It is told of the hops of both its stores that have work and no driver; it asks while it is idle, and while messages flow."""
     add_route(world.path, "crew", topics=["crew"], path=["airline", "hub"])

@@ -19,12 +19,12 @@ declare
     segment text;
     upper_end bigint;
 begin
-    perform relaybox_internal.refuse_stray_rows();
-    covered := relaybox_internal.outbox_covered();
-    if next_seq + ahead_count * size <= covered and not exists (select from relaybox_internal.outbox_overflow o where o.seq >= covered) then
-        return made;
-    end if;
     begin
+        perform relaybox_internal.refuse_stray_rows(); -- reads the overflow, which another maker may have locked
+        covered := relaybox_internal.outbox_covered();
+        if next_seq + ahead_count * size <= covered and not exists (select from relaybox_internal.outbox_overflow o where o.seq >= covered) then
+            return made;
+        end if;
         -- one maker at a time. Attaching takes this lock too, and a login needs rights on the table to take it
         lock table only relaybox.outbox in share update exclusive mode;
         covered := relaybox_internal.outbox_covered();
