@@ -5,8 +5,8 @@ Fills the stores by real hops; their driver is a process of its own, whose memor
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -193,31 +193,22 @@ class _Growth:
     def _fill(self, rows: int, progress: Progress) -> None:
         """Real inserts by two producers, in transactions of 10,000 messages."""
         task = progress.add_task(f"inserting {rows:,}", total=rows)
-        failed: list[BaseException] = []
 
         def produce(share: int) -> None:
-            try:
-                with closing(psycopg2.connect(service=SOURCE)) as connection, connection.cursor() as cursor:
-                    cursor.execute("set synchronous_commit = off")
-                    for first in range(0, share, _TRANSACTION_ROWS):
-                        count = min(_TRANSACTION_ROWS, share - first)
-                        cursor.execute(_FILL, {"topic": ROUTE, "rows": count})
-                        connection.commit()
-                        progress.advance(task, count)
-            except BaseException as error:  # noqa: BLE001  raised below, in the thread that waits
-                failed.append(error)
+            with closing(psycopg2.connect(service=SOURCE)) as connection, connection.cursor() as cursor:
+                cursor.execute("set synchronous_commit = off")
+                for first in range(0, share, _TRANSACTION_ROWS):
+                    count = min(_TRANSACTION_ROWS, share - first)
+                    cursor.execute(_FILL, {"topic": ROUTE, "rows": count})
+                    connection.commit()
+                    progress.advance(task, count)
 
         ahead = rows // self._segment_rows + 2
         self._stores.query(SOURCE, "select relaybox_internal.ensure_outbox_segments(%s)", ahead)
         shares = [rows // _PRODUCERS] * (_PRODUCERS - 1)
-        producers = [threading.Thread(target=produce, args=(share,)) for share in (*shares, rows - sum(shares))]
-        for producer in producers:
-            producer.start()
-        for producer in producers:
-            producer.join()
+        with ThreadPoolExecutor(_PRODUCERS) as pool:
+            list(pool.map(produce, (*shares, rows - sum(shares))))
         progress.remove_task(task)
-        if failed:
-            raise failed[0]
 
     def _move_as_one_backlog(self, runner: str, rows: int, progress: Progress) -> None:
         """Fills, then moves all of it by one driver with a route's limits; messages of 16 MiB lie between the others."""

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,7 +153,7 @@ class _Run:
         self._stores, self._directory, self._rate = stores, directory, rate
         self._counts = _Counts()
         self._stop_sending, self._stop = threading.Event(), threading.Event()
-        self._failures: list[BaseException] = []
+        self._jobs: list[Future[None]] = []
         self._driver: subprocess.Popen[bytes] | None = None
         self._driver_seconds, self._ended_drivers_seconds = 0.0, 0.0
         self._read_logs = dict.fromkeys((SOURCE, DESTINATION), 0)
@@ -178,32 +179,22 @@ class _Run:
 
     @contextmanager
     def _actors(self) -> Iterator[None]:
-        jobs = [*(self._named(self._produce, number) for number in range(PRODUCERS)), self._drive, self._clean, self._consume]
-        threads = [threading.Thread(target=self._guarded, args=(job,), name=f"bench steady {job}") for job in jobs]
-        for thread in threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._stop_sending.set()
-            self._stop.set()
-            for thread in threads:
-                thread.join()
+        with ThreadPoolExecutor(PRODUCERS + 3, thread_name_prefix="relaybox-bench-steady") as pool:
+            self._jobs = [
+                *(pool.submit(self._produce, number) for number in range(PRODUCERS)),
+                *(pool.submit(job) for job in (self._drive, self._clean, self._consume)),
+            ]
+            try:
+                yield
+            finally:
+                self._stop_sending.set()
+                self._stop.set()
         self._raise_failure()
 
-    @staticmethod
-    def _named(job: Callable[[int], None], number: int) -> Callable[[], None]:
-        return lambda: job(number)
-
-    def _guarded(self, job: Callable[[], None]) -> None:
-        try:
-            job()
-        except BaseException as failure:  # noqa: BLE001  raised again in the main thread
-            self._failures.append(failure)
-
     def _raise_failure(self) -> None:
-        if self._failures:
-            raise self._failures[0]
+        for job in self._jobs:
+            if job.done():
+                job.result()
 
     def _wait(self, until: float) -> None:
         while (left := until - time.monotonic()) > 0:
