@@ -128,7 +128,7 @@ CONTESTANTS: Mapping[str, _Contestant] = {
     SELECT: _Contestant("plain select", _read_select),
     "fetch-10000": _Contestant("fetch and ack, batches of 10,000", _read_fetches(10_000)),
     "fetch-100": _Contestant("fetch and ack, batches of 100", _read_fetches(100)),
-    "fetch-100-prepared": _Contestant("the same, prepared once, as most drivers do", _read_fetches(100, prepared=True)),
+    "fetch-100-prepared": _Contestant("the same, prepared once, as most libraries do", _read_fetches(100, prepared=True)),
     "fetch-100-crowded": _Contestant(
         f"fetch and ack, 100, beside {OTHER_LANES:,} lanes of others", _read_fetches(100), crowded=True
     ),
