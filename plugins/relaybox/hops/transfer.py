@@ -44,7 +44,7 @@ DEMAND_SECONDS, REPEATED_DEMAND_SECONDS = 1.0, 0.5
 """How often a lingering driver looks for hops that wait for a driver; and again after a look that found some."""
 
 SEGMENTS_SECONDS = 10.0
-"""How often a driver that lingers makes outbox segments ahead: in the overflow, messages stay until no driver is there."""
+"""How often a driver that stays makes outbox segments ahead. Retention drops nothing of the overflow, where messages go without them."""
 
 IDLE_HOPS_SECONDS = 60.0
 """How often a driver that stays moves the hops on that have nothing to move."""

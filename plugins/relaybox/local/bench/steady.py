@@ -5,6 +5,7 @@ Everything runs as it does in production but for Airflow: the commands `transfer
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -121,11 +122,7 @@ class _Counts:
     def add_latencies(self, seconds: Sequence[float]) -> None:
         with self.lock:
             for each in seconds:
-                step = 0
-                value = 0.001
-                while value < each:
-                    value *= HISTOGRAM_STEP
-                    step += 1
+                step = math.ceil(math.log(max(each, 0.001) / 0.001, HISTOGRAM_STEP))
                 self.latencies[step] = self.latencies.get(step, 0) + 1
             self.read += len(seconds)
 
