@@ -328,8 +328,8 @@ def test_openlineage_gets_the_result_of_a_verification(connected: World, lineage
     assert [(one.namespace, one.name) for one in told.inputs] == [tables["hub log_1"], tables["analytics log_1"]]
     found = [one.inputFacets["dataQualityAssertions"].assertions[0] for one in told.inputs]
     assert [(one.assertion, one.success, one.actual) for one in found] == [
-        ("delivered", False, "1 defects"),
-        ("delivered", False, "1 defects"),
+        ("delivered", False, "1 defect"),
+        ("delivered", False, "1 defect"),
     ]
 
 
