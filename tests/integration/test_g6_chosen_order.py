@@ -417,3 +417,25 @@ def test_g6_what_was_set_aside_moves_nobody_in_the_order_of_the_others(world: Wo
     world.transfer()
     assert reasons(world) == [(2, "clock_invalid")]
     assert stream(world) == ["a2", "b1", "a3", "b3", "a4", "a2.1"]
+
+
+def test_g6_a_clock_that_cannot_be_read_is_never_met(world: World) -> None:
+    """Text is no number, in an entry of another sender and in the sender's own."""
+    met = ['{"a": 1}', '{"a": [1, 1]}', '{"a": 1, "own": 1}', '{"a": 1, "own": [1, 1]}', "{}"]
+    entries = ['"1"', '"[1, 1]"', '"[1,1]"', "0", "-1", "1.5", "1e30", "true", "null", '""', "[1]", "[1, 1, 1]", '["1", 1]', "{}", "2", "[2, 1]"]
+    unmet = [f'{{"{sender}": {entry}}}' for sender in ("a", "own") for entry in entries]
+    world.change_route(order="causal")
+    senders = [f"s{number}" for number in range(len(met + unmet))]
+    declare(world, "a", *senders)
+    send_numbered(world, "a", 1)
+    for sender, clock in zip(senders, met + unmet, strict=True):
+        send_numbered(world, sender, 1, clock=clock.replace("own", sender))
+    world.transfer()
+    found = world.query(
+        "hub",
+        "select m.clock::text, relaybox_internal.clocks_are_met(s.stream_id, m.log_id, m.log_position, m.log_position) "
+        "from relaybox_internal.log m, relaybox_internal.stream s where m.sender <> 'a' order by m.log_position",
+    )
+    assert [is_met for _, is_met in found] == [True] * len(met) + [False] * len(unmet), found
+    waiting = 2  # for a's second message, and for a's second epoch
+    assert [reason for _, reason in reasons(world)] == ["clock_invalid"] * (len(unmet) - waiting)

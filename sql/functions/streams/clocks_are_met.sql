@@ -17,24 +17,37 @@ begin
     return not exists (
         select
         from (
-            select m.log_position, n.key as sender, n.key = m.sender as is_own,
-                n.value = to_jsonb(m.index) and m.epoch = 1
-                or n.value = jsonb_build_array(m.epoch, m.index) as is_own_index,
-                case when n.is_index then 1 when n.is_pair then (n.value ->> 0)::integer end as epoch,
+            select n.log_position, n.key as sender, n.key = n.own_sender as is_own,
                 case
-                    when n.is_index then n.value::bigint
-                    when n.is_pair then (n.value ->> 1)::bigint
+                    when n.kind = 'number' then n.own_epoch = 1 and n.value = n.own_index::text
+                    when n.kind = 'array'
+                        then n.value = format('[%s, %s]', n.own_epoch, n.own_index)
+                end as is_own_index,
+                case
+                    when n.kind = 'number' then 1
+                    when n.kind = 'array' then (n.value::jsonb ->> 0)::integer
+                end as epoch,
+                case
+                    when n.kind = 'number' then n.value::bigint
+                    when n.kind = 'array' then (n.value::jsonb ->> 1)::bigint
                 end as index
-            from relaybox_internal.log m
-            cross join lateral (
-                select e.key, e.value, e.value::text ~ '^[1-9][0-9]{0,17}$' as is_index,
-                    e.value::text ~ '^\[[1-9][0-9]{0,8}, [1-9][0-9]{0,17}\]$' as is_pair
-                from jsonb_each(
+            from (
+                select m.log_position, m.sender as own_sender, m.epoch as own_epoch,
+                    m.index as own_index, e.key, e.value,
+                    case
+                        when ltrim(e.value, '0123456789') = ''
+                                and length(e.value) between 1 and 18 and left(e.value, 1) <> '0'
+                            or e.value ~ '^\[[1-9][0-9]{0,8}, [1-9][0-9]{0,17}\]$'
+                            then nullif(jsonb_typeof(m.clock -> e.key), 'string')
+                    end as kind
+                from relaybox_internal.log m
+                cross join lateral jsonb_each_text(
                     case jsonb_typeof(m.clock) when 'object' then m.clock else '{"": 0}' end
                 ) e
+                where m.log_id = log_id_ and m.log_position >= first_position_
+                    and m.log_position <= last_position_ and m.clock is not null
+                offset 0
             ) n
-            where m.log_id = log_id_ and m.log_position >= first_position_
-                and m.log_position <= last_position_ and m.clock is not null
             offset 0
         ) named
         left join relaybox_internal.sender_state s
@@ -49,7 +62,7 @@ begin
             on cause.sender = named.sender and cause.epoch = named.epoch
                 and cause.index = named.index
         where case
-                when named.is_own then not named.is_own_index
+                when named.is_own then named.is_own_index is not true
                 else (
                     s.watermark >= named.index or cause.log_position < named.log_position
                 ) is not true
