@@ -18,6 +18,7 @@ from relaybox import errors
 from relaybox.consumer.handlers import require_finished, require_plain_handler
 from relaybox.consumer.messages import Message, UnreadLane
 from relaybox.consumer.session import TRANSACTION_GONE, ConsumerSession, open_engine
+from relaybox.consumer.stopping import StopEvent
 from relaybox.failpoints import reach
 from relaybox.log_events import emit, warn
 
@@ -54,7 +55,8 @@ class Consumer:
         commit_every: messages per transaction. With more than one, a failure takes back the work on those before it too; it comes again.
         lane: consume this lane only; None: any that is free.
         worker: a name that is this worker's alone; by default one is made.
-        poll_seconds: how long to rest when nothing is there.
+        poll_seconds: how long to rest when nothing is there, behind a pooler. Else the session listens, and rests until it is notified,
+            and at most ten seconds or `poll_seconds`, if that is more.
         until_empty: end instead of resting. What other workers have leased is not waited for: `unread` says then what it is.
         retries: how often a broken session is opened anew before the error is raised.
         backoff_seconds: pause before the first of them; each further one is twice as long.
@@ -90,7 +92,7 @@ class Consumer:
         self._max_count, self._commit_every, self._lane = max_count, commit_every, lane
         self._poll_seconds, self._until_empty = poll_seconds, until_empty
         self._retries, self._backoff_seconds = retries, backoff_seconds
-        self._stop = threading.Event()
+        self._stop = StopEvent()
         self._current: Message | None = None
         self._refused: str | None = None
         self._interrupted: str | None = None  # the transient error of the handler
@@ -135,7 +137,7 @@ class Consumer:
                     if self._until_empty and not self._waits_for_lease():
                         self._tell_unread()
                         return
-                    self._stop.wait(self._poll_seconds)
+                    self._patiently(self._rest)
                     continue
                 fetched = yield from self._hand_out(fetched, goes_on=goes_on)
             if fetched:
@@ -263,6 +265,11 @@ class Consumer:
         self._session.commit()
         reach("consume.leased", None)
         return messages
+
+    def _rest(self) -> None:
+        """Rests, or returns at once where the session has only now begun to listen."""
+        if not self._session.listen():
+            self._session.rest(self._stop, self._lane, self._poll_seconds)
 
     def _waits_for_lease(self) -> bool:
         """Whether to go on resting with `until_empty`, since a lane will be free that this worker has to read."""

@@ -22,9 +22,14 @@ from relaybox.stores.settings import duration
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, RootTransaction
 
+    from relaybox.consumer.stopping import StopEvent
+
 STATEMENT_TIMEOUT_SECONDS = 300
 LOCK_TIMEOUT_SECONDS = 30
 IDLE_IN_TRANSACTION_SECONDS = 300
+
+LISTENING_SECONDS = 10.0
+"""The longest rest of a session that listens: a notification may be lost."""
 
 UPGRADE_CODES = frozenset({"0A000", "42703", "42804", "42883", "42P01", "XX000"})
 """What a call may fail with once when `relaybox init` upgrades the store under it: it had begun with the functions of before.
@@ -49,6 +54,8 @@ select
 from (select) as one_row
 left join relaybox.fetch(%s, %s, %s, %s, %s, %s) on true
 """
+
+_CAN_LISTEN = "select pg_backend_pid(), to_regprocedure('relaybox.listen(text)') is not null"
 
 _ACK = "select current_setting('relaybox.consumer_transaction', true), relaybox.ack(%s, %s, %s)"
 
@@ -90,6 +97,8 @@ class ConsumerSession:
         self._transaction: RootTransaction | None = None
         self._mark = ""
         self._maybe_upgraded_while: set[str] = set()
+        self._asked: Any = None
+        self._listens = False
 
     @property
     def connection(self) -> Connection:
@@ -207,6 +216,37 @@ class ConsumerSession:
         rows = self._execute(_UNREAD, (self.subscription, lane, lane), "looking for unread lanes").fetchall()
         return tuple(UnreadLane(*row) for row in rows)
 
+    def listen(self) -> bool:
+        """Has the session listen; whether it does so only now: what was delivered before is still to be fetched.
+
+        A session of a pooler does not listen: the pooler would give its notifications to others, or to nobody.
+        """
+        if self._connection is not None and self._asked is self._connection.connection.driver_connection:
+            return False
+        server_process, can_listen = self._execute(_CAN_LISTEN, (), "asking whether the session can listen").one()
+        session: Any = self.connection.connection.driver_connection
+        self._asked = session
+        self._listens = can_listen and session.info.backend_pid == server_process
+        if self._listens:
+            self._execute("select relaybox.listen(%s)", (self.subscription,), "listening")
+        self.commit()
+        return self._listens
+
+    def rest(self, stop: StopEvent, lane: int | None, poll_seconds: float) -> None:
+        """Waits until something may be there to fetch: for a notification, if the session listens, else for `poll_seconds`."""
+        if not self._listens:
+            stop.wait(poll_seconds)
+            return
+        longest = max(poll_seconds, LISTENING_SECONDS)
+        arguments = (self.subscription, lane, longest)
+        seconds = self._execute("select relaybox.rest_seconds(%s, %s, %s)", arguments, "asking how long to rest").scalar()
+        self.commit()
+        session: Any = self.connection.connection.driver_connection
+        try:
+            stop.wait_for_notification(session, seconds)
+        except psycopg2.Error:
+            self.close()
+
     def _execute(self, statement: str, arguments: tuple[object, ...], doing: str) -> Any:
         with self._translated(doing):
             if self._connection is None:
@@ -254,7 +294,10 @@ class ConsumerSession:
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(DBAPIError):
+                if self._listens:
+                    connection.invalidate()  # no pool of the engine gives a session that listens to others
                 connection.close()
+        self._asked, self._listens = None, False
 
 
 def open_engine(

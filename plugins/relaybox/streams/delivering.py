@@ -86,8 +86,7 @@ def deliver_arrived(destination: StoreSession, hop: Hop, *, log_id: int) -> None
         UnknownHop: the hop's stream is not registered.
         NotDurable: COMMIT returned with a warning; run it again.
     """
-    while _has_work(destination, hop.name, log_id) and _deliver_next(destination, hop.name, log_id):
-        pass
+    _deliver_all(destination, hop.name, log_id)
 
 
 def deliver_undriven(store: StoreSession) -> None:
@@ -98,8 +97,7 @@ def deliver_undriven(store: StoreSession) -> None:
     undriven = store.doing("asking what no driver delivers").rows(_UndrivenLog, _UNDRIVEN)
     store.rollback()
     for log in undriven:
-        while _has_work(store, log.hop, log.log_id) and _deliver_next(store, log.hop, log.log_id):
-            pass
+        _deliver_all(store, log.hop, log.log_id)
 
 
 class _UndrivenLog(NamedTuple):
@@ -114,6 +112,20 @@ join relaybox_internal.stream_log l on l.log_id = i.log_id
 where i.published_batch > l.decided_batch and not relaybox_internal.hop_is_driven(i.hop)
 order by i.hop
 """
+
+
+def _deliver_all(destination: StoreSession, hop: str, log_id: int) -> None:
+    while _has_work(destination, hop, log_id):
+        if not _deliver_next(destination, hop, log_id):
+            return
+        _announce(destination, hop, log_id)
+
+
+def _announce(destination: StoreSession, hop: str, log_id: int) -> None:
+    """Wakes those who wait for the messages. Not durable: who was not told looks by itself."""
+    destination = destination.doing(f"announcing what hop {hop} brought")
+    with destination.autocommitting():
+        destination.call("relaybox_internal.announce_delivered", log_id)
 
 
 def _has_work(destination: StoreSession, hop: str, log_id: int) -> bool:

@@ -55,6 +55,7 @@ begin
         subscription_.subscription_id, subscription_.subscription, 'redrive', reason,
         jsonb_build_object('dead_letter_id', redrive.dead_letter_id, 'count', redriven)
     );
+    perform relaybox_internal.wake_consumers(subscription_.stream_id);
     return redriven;
 end
 $$;

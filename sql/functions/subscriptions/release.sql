@@ -25,6 +25,7 @@ begin
     cursor_.leased_until := null;
     cursor_.fetch_count := greatest(0, cursor_.fetch_count - 1);
     perform relaybox_internal.move_cursor(cursor_);
+    perform relaybox_internal.wake_consumers(subscription_.stream_id);
     return true;
 end
 $$;

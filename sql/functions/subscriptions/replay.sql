@@ -76,6 +76,7 @@ begin
         update relaybox_internal.subscription s set rows_per_second = replay.rows_per_second
         where s.subscription_id = subscription_.subscription_id;
     end if;
+    perform relaybox_internal.wake_consumers(subscription_.stream_id);
     perform relaybox_internal.record_action(
         subscription_.subscription_id, subscription_.subscription, 'replay', reason, jsonb_build_object(
             'as', replayed_as, 'start', start,

@@ -1,0 +1,39 @@
+-- How long a worker that found nothing and listens need not look: until a lease or a pause ends. A
+-- lane that is behind and free was held by an open transaction, or its replay waits for its rate.
+-- Locks nothing.
+create or replace function relaybox.rest_seconds(
+    subscription text, only_lane integer default null, longest double precision default 10
+)
+returns double precision
+language plpgsql volatile security definer
+set search_path = pg_catalog, relaybox, pg_temp
+set row_security = off
+as $$
+declare
+    subscription_ relaybox_internal.subscription
+    := relaybox_internal.subscription_named(rest_seconds.subscription, is_reading => true);
+begin
+    return (
+        select least(longest, min(greatest(0, case
+            when relaybox_internal.has_time_left(c.wait_until, subscription_.retry_seconds)
+                then extract(epoch from c.wait_until - clock_timestamp())
+            when relaybox_internal.has_time_left(c.leased_until, subscription_.lease_seconds)
+                then extract(epoch from c.leased_until - clock_timestamp())
+            else 1
+        end)))
+        from relaybox_internal.lane_cursors c
+        join relaybox_internal.stream s on s.stream_id = subscription_.stream_id
+        where c.subscription_id = subscription_.subscription_id
+            and c.lane = coalesce(only_lane, c.lane)
+            and c.done_stream_position
+            < least(subscription_.through_stream_position, s.last_stream_position)
+    );
+end
+$$;
+
+comment on function relaybox.rest_seconds(text, integer, double precision) is
+'How many seconds a worker that listens and found nothing may wait before it looks by itself: until a
+lease or a pause after a refusal ends, 1 while a free lane is behind, else `longest`.
+`subscription`: its name. `only_lane`: that of the worker; null: any.
+`longest`: the answer where nothing is due; a notification may be lost, so do look.
+Errors: RB031 (not subscribed), RB040 (bound to other roles).';
