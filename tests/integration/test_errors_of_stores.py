@@ -171,6 +171,7 @@ ALLOWED = {
     "cli/verification.py _verify suppress(ComparisonTooLarge)": "what is too large for threads is compared by Spark next",
     "consumer/loop.py Consumer.__exit__ suppress(errors.RelayboxError)": "the body's error is the one to tell; the lease ends by itself",
     "consumer/session.py ConsumerSession.close suppress(DBAPIError)": "a session that is broken is closed already",
+    "consumer/stopping.py StopEvent.set suppress(OSError)": "the wait that it would end has ended",
     "consumer/session.py ConsumerSession.rollback DBAPIError": "a session that is broken has rolled back by itself, and is closed",
     "consumer/loop.py Consumer._release suppress(errors.RelayboxError)": "the lease ends by itself",
     "local/bench/cpu_times.py _name (FileNotFoundError, ProcessLookupError)": "a process that ended has no name",

@@ -422,7 +422,24 @@ def test_g6_what_was_set_aside_moves_nobody_in_the_order_of_the_others(world: Wo
 def test_g6_a_clock_that_cannot_be_read_is_never_met(world: World) -> None:
     """Text is no number, in an entry of another sender and in the sender's own."""
     met = ['{"a": 1}', '{"a": [1, 1]}', '{"a": 1, "own": 1}', '{"a": 1, "own": [1, 1]}', "{}"]
-    entries = ['"1"', '"[1, 1]"', '"[1,1]"', "0", "-1", "1.5", "1e30", "true", "null", '""', "[1]", "[1, 1, 1]", '["1", 1]', "{}", "2", "[2, 1]"]
+    entries = [
+        '"1"',
+        '"[1, 1]"',
+        '"[1,1]"',
+        "0",
+        "-1",
+        "1.5",
+        "1e30",
+        "true",
+        "null",
+        '""',
+        "[1]",
+        "[1, 1, 1]",
+        '["1", 1]',
+        "{}",
+        "2",
+        "[2, 1]",
+    ]
     unmet = [f'{{"{sender}": {entry}}}' for sender in ("a", "own") for entry in entries]
     world.change_route(order="causal")
     senders = [f"s{number}" for number in range(len(met + unmet))]

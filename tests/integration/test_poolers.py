@@ -19,6 +19,7 @@ from sqlalchemy import text
 from relaybox import errors, outbox
 from relaybox.airflow.store_sessions import open_session
 from relaybox.consumer import Consumer
+from relaybox.consumer.session import ConsumerSession, open_engine
 from relaybox.failpoints import CONSUMER_FAILPOINTS
 from relaybox.local import debian
 from relaybox.local.clusters import Cluster, postgres_binaries
@@ -134,6 +135,18 @@ def test_g10_the_python_consumer_works_through_a_pooler(
     with closing(psycopg2.connect(service="hub")) as lent, lent.cursor() as cursor:
         cursor.execute("show lock_timeout")
         assert cursor.fetchone() == ("0",)
+
+
+@pytest.mark.parametrize("mode", ["session", "transaction"])
+def test_a_consumer_does_not_listen_through_a_pooler(shop: World, make_pooler: Callable[..., PgBouncer], mode: str) -> None:
+    """The pooler would give its notifications to whoever has the server's session then. It polls."""
+    make_pooler("hub", mode, pool_size=1)
+    session = ConsumerSession(open_engine("hub", "billing"), store="hub", subscription="billing")
+    assert not session.listen()
+    session.close()
+    with closing(psycopg2.connect(service="hub")) as lent, lent.cursor() as cursor:
+        cursor.execute("select count(*) from pg_listening_channels()")
+        assert cursor.fetchone() == (0,)
 
 
 def test_g10_two_clients_that_share_one_session_have_a_lease_each(

@@ -145,7 +145,9 @@ def test_redrive_replay_and_release_wake_a_waiting_consumer(shop: World, waiting
     with waiting() as worker:
         assert shop.value(STORE, "select relaybox.release('billing', %s)", token)
         assert worker.next() == "one"
-        wait_until(lambda: shop.value(STORE, "select min(done_stream_position) from relaybox.lag('billing')") == 2, "acknowledged")
+        wait_until(
+            lambda: shop.value(STORE, "select min(done_stream_position) from relaybox.lag('billing')") == 2, "acknowledged"
+        )
         shop.query(STORE, "select relaybox.replay('billing', %s, 'once more')", str(stream_position))
         assert worker.next() == "one"
     shop.query(STORE, "select relaybox.subscribe('strict', 'flights', 'latest', nack_limit => 1)")
@@ -172,7 +174,9 @@ def test_rest_seconds_tells_when_to_look(shop: World) -> None:
     def rest(lane: int | None = None) -> float:
         return float(shop.value(STORE, "select relaybox.rest_seconds('lanes', %s, 3600)", lane))
 
-    shop.query(STORE, "select relaybox.subscribe('lanes', 'flights', 'latest', lanes => 2, lease_seconds => 60, retry_seconds => 30)")
+    shop.query(
+        STORE, "select relaybox.subscribe('lanes', 'flights', 'latest', lanes => 2, lease_seconds => 60, retry_seconds => 30)"
+    )
     assert rest() == 3600
     assert shop.value(STORE, "select relaybox.rest_seconds('lanes')") == 10
     shop.send("one")

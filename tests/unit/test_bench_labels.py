@@ -22,6 +22,7 @@ PRINTING = {
     "retention",
     "singles",
     "steady_report",
+    "waiting",
     "workers",
 }
 

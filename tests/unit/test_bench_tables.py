@@ -9,7 +9,19 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from relaybox.local.bench import consume, frames, latency_report, order, page, produce, report, retention, singles, workers
+from relaybox.local.bench import (
+    consume,
+    frames,
+    latency_report,
+    order,
+    page,
+    produce,
+    report,
+    retention,
+    singles,
+    waiting,
+    workers,
+)
 from relaybox.local.bench.cpu_times import PARTS
 
 WIDTH = 80
@@ -90,6 +102,11 @@ def _latency(console: Console) -> None:
     latency_report.print_report(latency_report.LatencyReport("auto", 60.0, 5, {}, (0.2, 0.3), counts, (0.27, 10.83)), console)
 
 
+def _waiting(console: Console) -> None:
+    figures = waiting.WaitingFigures((0.4, 11.111), 0.1234)
+    waiting.print_report(waiting.WaitingReport(600.5, {}, (1.0, 2.0), dict.fromkeys(waiting.KINDS, figures)), console)
+
+
 def _page(console: Console) -> None:
     def beside(manner: str, looks: int) -> page.Beside:
         return page.Beside(manner, looks, dict.fromkeys(page.ENDPOINTS, (0.1027, 0.1127)), {"200": 1148, "503": 1136})
@@ -106,7 +123,7 @@ def _retention(console: Console) -> None:
     retention.print_report(retention.RetentionReport(MESSAGES, 20_000, {}, turns), console)
 
 
-REPORTS = (_hop, _order, _spark, _consume, _produce, _workers, _latency, _page, _retention)
+REPORTS = (_hop, _order, _spark, _consume, _produce, _workers, _latency, _waiting, _page, _retention)
 
 
 @pytest.mark.parametrize("show", REPORTS, ids=lambda show: show.__name__.strip("_"))

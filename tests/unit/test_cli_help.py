@@ -82,6 +82,7 @@ COMMANDS = [
     ["bench", "page"],
     ["bench", "retention"],
     ["bench", "steady"],
+    ["bench", "waiting"],
     ["version"],
 ]
 

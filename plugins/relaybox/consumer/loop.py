@@ -55,8 +55,9 @@ class Consumer:
         commit_every: messages per transaction. With more than one, a failure takes back the work on those before it too; it comes again.
         lane: consume this lane only; None: any that is free.
         worker: a name that is this worker's alone; by default one is made.
-        poll_seconds: how long to rest when nothing is there, behind a pooler. Else the session listens, and rests until it is notified,
-            and at most ten seconds or `poll_seconds`, if that is more.
+        poll_seconds: how long to rest when nothing is there and the session does not listen.
+        listen: rest until the store notifies the session, and at most ten seconds or `poll_seconds`, if that is more. Behind a pooler
+            the session does not listen.
         until_empty: end instead of resting. What other workers have leased is not waited for: `unread` says then what it is.
         retries: how often a broken session is opened anew before the error is raised.
         backoff_seconds: pause before the first of them; each further one is twice as long.
@@ -78,6 +79,7 @@ class Consumer:
         lane: int | None = None,
         worker: str | None = None,
         poll_seconds: float = 1.0,
+        listen: bool = True,
         until_empty: bool = False,
         retries: int = 3,
         backoff_seconds: float = 1.0,
@@ -90,7 +92,7 @@ class Consumer:
             subscription=subscription,
         )
         self._max_count, self._commit_every, self._lane = max_count, commit_every, lane
-        self._poll_seconds, self._until_empty = poll_seconds, until_empty
+        self._poll_seconds, self._listen, self._until_empty = poll_seconds, listen, until_empty
         self._retries, self._backoff_seconds = retries, backoff_seconds
         self._stop = StopEvent()
         self._current: Message | None = None
@@ -268,7 +270,7 @@ class Consumer:
 
     def _rest(self) -> None:
         """Rests, or returns at once where the session has only now begun to listen."""
-        if not self._session.listen():
+        if not (self._listen and self._session.listen()):
             self._session.rest(self._stop, self._lane, self._poll_seconds)
 
     def _waits_for_lease(self) -> bool:

@@ -233,7 +233,11 @@ class ConsumerSession:
         return self._listens
 
     def rest(self, stop: StopEvent, lane: int | None, poll_seconds: float) -> None:
-        """Waits until something may be there to fetch: for a notification, if the session listens, else for `poll_seconds`."""
+        """Waits until something may be there to fetch: for a notification, if the session listens, else for `poll_seconds`.
+
+        Raises:
+            StoreUnreachable: the server ended the session.
+        """
         if not self._listens:
             stop.wait(poll_seconds)
             return
@@ -244,8 +248,9 @@ class ConsumerSession:
         session: Any = self.connection.connection.driver_connection
         try:
             stop.wait_for_notification(session, seconds)
-        except psycopg2.Error:
+        except psycopg2.Error as error:
             self.close()
+            raise translate(error, store=self.store, doing=f"waiting for messages of subscription {self.subscription}") from error
 
     def _execute(self, statement: str, arguments: tuple[object, ...], doing: str) -> Any:
         with self._translated(doing):
