@@ -2,6 +2,7 @@
 //   npm install pg
 //   PGHOST=... PGDATABASE=... PGUSER=... PGPASSWORD=... node consume.js SUBSCRIPTION STREAM [REPLAY_FROM]
 // One transaction: a message that kills the process is fetched again and again (docs/runbooks/killed-workers.md).
+// The package pg gives a bigint as text, so that no digit is lost: '3' + 1 is '31'. Give it back as it came, or count with BigInt.
 // Subscribes if need be, reads again from a stream position if asked to, and consumes until nothing comes: each message's effect exists once.
 const { Client } = require("pg");
 

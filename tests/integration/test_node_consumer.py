@@ -24,7 +24,11 @@ def node() -> str:
 
 
 def run(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """The example, connected by the variables that every client of Postgres knows."""
+    return run_node(PROGRAM, *arguments, check=check)
+
+
+def run_node(program: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """A program, connected to the hub by the variables that every client of Postgres knows."""
     services = configparser.ConfigParser()
     services.read(os.environ["PGSERVICEFILE"])
     at = services["hub"]
@@ -36,7 +40,7 @@ def run(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]
         "PGDATABASE": at["dbname"],
     }
     return subprocess.run(
-        [node(), str(PROGRAM), *arguments],
+        [node(), str(program), *arguments],
         env={**os.environ, **server, "NODE_PATH": str(PACKAGES)},
         capture_output=True,
         text=True,

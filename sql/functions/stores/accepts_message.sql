@@ -73,7 +73,24 @@ begin
         constraint = broken,
         message = pg_catalog.format(
             'new row for relation "outbox" violates check constraint "%s"', broken
-        );
+        ),
+        hint = case
+            when broken operator(pg_catalog.=) 'headers_are_an_object'
+                then pg_catalog.format('headers is a JSON %s. ', pg_catalog.jsonb_typeof(headers))
+            when broken operator(pg_catalog.=) 'clock_is_an_object'
+                then pg_catalog.format('clock is a JSON %s. ', pg_catalog.jsonb_typeof(clock))
+            else ''
+        end operator(pg_catalog.||) case
+            when broken operator(pg_catalog.=) 'headers_are_an_object'
+                and pg_catalog.jsonb_typeof(headers) operator(pg_catalog.=) 'null'
+                or broken operator(pg_catalog.=) 'clock_is_an_object'
+                and pg_catalog.jsonb_typeof(clock) operator(pg_catalog.=) 'null'
+                then 'Leave the column out, or give SQL null: in SQLAlchemy declare the column as '
+                    'JSONB(none_as_null=True).'
+            when broken operator(pg_catalog.=) 'message_has_exactly_one_payload'
+                then 'Give one of payload (text) and payload_bytes (bytea), and leave the other out.'
+            else 'The rules of each column: \d+ relaybox.outbox in psql.'
+        end;
 end
 $$;
 

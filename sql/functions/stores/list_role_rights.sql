@@ -4,7 +4,7 @@
 -- init, so that a table of others in these schemas, a table that is being attached and what an
 -- attach left behind are granted to no role. Readers see all and change nothing; viewers see all but keys, headers and payloads. Operators may
 -- say for whom they act; they need the rights of consumers besides. Producers write the columns
--- that are theirs; seq and xid are not. Nobody may change or remove a message. Drivers read the
+-- that are theirs; seq and xid are not; they read back seq, message_id and sent_at. Nobody may change or remove a message. Drivers read the
 -- outbox and the logs, write logs and ledgers, and alter no table. Besides the owner only drivers,
 -- readers and viewers have a right on relaybox_internal.
 -- kind: relation, function, schema, database, default (select on tables that are made later).
@@ -139,7 +139,9 @@ column_rights (grantee, privilege, table_schema, table_name, names) as (
         'message_id', 'topic', 'sender', 'epoch', 'index', 'key', 'headers', 'payload',
         'payload_bytes', 'clock'
     ]),
-    ('relaybox_producer', 'SELECT', 'relaybox', 'outbox', array['message_id']),
+    -- an object-relational mapper reads back what the store gave: of any row, so nothing that says
+    -- what a message is. A message_id has the time already, and the number of rows can be counted
+    ('relaybox_producer', 'SELECT', 'relaybox', 'outbox', array['seq', 'message_id', 'sent_at']),
     -- done_by is the login, always
     ('relaybox_driver', 'INSERT', 'relaybox_internal', 'consumer_action', array[
         'subscription_id', 'subscription', 'action', 'reason', 'detail'
