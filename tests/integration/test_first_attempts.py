@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import QueuePool
 
-from tests.integration.test_node_consumer import run_node
+from tests.support.node_programs import run_node
 from tests.support.streams import STORE, deliver
 from tests.support.world import World
 

@@ -64,6 +64,8 @@ COMMANDS = [
     ["topics", "list"],
     ["topics", "grant"],
     ["topics", "revoke"],
+    ["schemas"],
+    ["asyncapi"],
     ["consume"],
     ["replay"],
     ["dead-letters", "list"],
@@ -101,10 +103,10 @@ def test_each_command_shows_examples_of_itself(command: list[str]) -> None:
 
 
 def test_each_command_but_a_few_writes_json_and_its_document_is_known() -> None:
-    """`consume` always writes JSON, the demo and the benchmarks write none to stdout."""
+    """`consume` always writes JSON, `asyncapi` a document of its own, the demo and the benchmarks write none to stdout."""
     words = {" ".join(command): options for command, options in commands().items()}
     assert {name for name, options in words.items() if "--json" in options and not name.startswith("bench ")} == set(ANSWERS)
-    assert {name for name in words if name not in ANSWERS and not name.startswith("bench ")} == {"consume", "demo"}
+    assert {name for name in words if name not in ANSWERS and not name.startswith("bench ")} == {"asyncapi", "consume", "demo"}
 
 
 def test_help_lists_every_command_and_the_exit_codes() -> None:

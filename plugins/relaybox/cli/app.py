@@ -26,6 +26,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "subscriptions": ("subscriptions",),
     "operators": ("operators",),
     "topics": ("topics",),
+    "contracts": ("schemas", "asyncapi"),
     "consumers": ("consume", "replay"),
     "dead_letters": ("dead-letters",),
     "senders": ("senders",),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from relaybox.documents import (
     bindings,
     consumers,
+    contracts,
     dead_letters,
     derivations,
     doctor,
@@ -54,6 +55,7 @@ ANSWERS: Mapping[str, tuple[type[Document], ...]] = {
     "topics list": (topics.TopicGrantsDocument,),
     "topics grant": (topics.TopicsGrantedDocument,),
     "topics revoke": (topics.TopicsRevokedDocument,),
+    "schemas": (contracts.SchemasDocument,),
     "replay": (consumers.ReplayDocument, consumers.CancelledReplayDocument),
     "dead-letters list": (dead_letters.DeadLettersDocument,),
     "dead-letters show": (dead_letters.DeadLetterDocument,),

@@ -133,6 +133,9 @@ outbox is never detached: a hop that stops has an alert.
 
 `retries` and `spark` of an export are as those of a route.
 
+**`schemas.<topic>`**: the JSON Schemas of a topic: a list of files, version 1 first. A version is only
+added, at the end. Paths begin at the folder of this file. See docs/contracts.md.
+
 One task detaches the logs of a store. So the routes that let it detach there have the same `spark`.
 
 **Local hops.** Only the first store of a path may be in it twice: `[hub, hub]`,

@@ -57,7 +57,7 @@ def _routes(rules: FileRules, path: Path, text: str) -> Routes:
     stores = {name: _store(name, store) for name, store in rules.stores.items()}
     routes = {name: _route(name, route, stores) for name, route in rules.routes.items()}
     exports = {name: _export(name, export, stores) for name, export in rules.exports.items()}
-    return Routes(stores, routes, path, text, exports)
+    return Routes(stores, routes, path, text, exports, {topic: tuple(files) for topic, files in rules.schemas.items()})
 
 
 def _export(name: str, rules: ExportRules, stores: Mapping[str, Store]) -> Export:

@@ -278,6 +278,8 @@ class Routes:
     path: Path
     text: str = field(repr=False, compare=False)
     exports: Mapping[str, Export] = field(default_factory=dict)
+    schemas: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Of each topic, the files with its JSON Schemas: version 1 first; relative to the folder of `path`."""
 
     @property
     def hops(self) -> tuple[Hop, ...]:

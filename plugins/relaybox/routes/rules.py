@@ -41,6 +41,7 @@ from relaybox.routes.export_rules import (
 )
 from relaybox.routes.file import SMALLEST_FILE, RouteFile
 from relaybox.routes.problems import Location, Problem, report, show, show_name, suggest
+from relaybox.routes.schema_rules import schema_contradictions
 from relaybox.routes.spark_rules import (
     DEPLOY_MODES,
     SPARK_CONN_ID,
@@ -119,6 +120,17 @@ def _entries_or_none(what: str) -> BeforeValidator:
         if isinstance(value, dict):
             return value
         raise _broken(f"a section with {what}")
+
+    return BeforeValidator(check)
+
+
+def _list_of(what: str) -> BeforeValidator:
+    """A list that has an entry."""
+
+    def check(value: object) -> object:
+        if isinstance(value, list) and value:
+            return value
+        raise _broken(f"a list of {what}")
 
     return BeforeValidator(check)
 
@@ -206,6 +218,9 @@ Function = Annotated[
     str, _text(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", "a function as package.module:function, of A-Z a-z 0-9 _")
 ]
 Sql = Annotated[str, _text(r"(?s)(?=.*\S)[^\x00]{1,20000}", "a query of Spark SQL of at most 20000 characters")]
+SchemaFile = Annotated[
+    str, _text(rf"[^\s{_CONTROLS}]{{1,200}}", "the path of a JSON file, from the folder of this file on; no blanks")
+]
 Sender = Annotated[str, _text(r"[A-Za-z0-9_.:-]{1,48}", "a sender of 1 to 48 of A-Z a-z 0-9 _ . : -")]
 Start = Annotated[str, _by(broken_start)]
 RowErrors = Annotated[str, _named_one_of(ROW_ERRORS)]
@@ -364,6 +379,9 @@ class FileRules(_Rules):
     stores: dict[Name, _Store] = Field(min_length=1, description="a section with one entry per store")
     routes: dict[Name, _Route] = Field(min_length=1, description="a section with one entry per route")
     exports: Annotated[dict[Name, _Export], _entries_or_none("one entry per export")] = {}
+    schemas: Annotated[
+        dict[Topic, Annotated[list[SchemaFile], _list_of("one or more files")]], _entries_or_none("one entry per topic")
+    ] = {}
 
 
 def _problem(error: ErrorDetails) -> Problem:
@@ -436,6 +454,7 @@ def _contradictions(document: object) -> Iterator[Problem]:
     yield from spark_contradictions(stores, routes)
     yield from derive_contradictions(routes)
     yield from export_contradictions(stores, routes, _entries(document, "exports"))
+    yield from schema_contradictions(routes, _entries(document, "schemas"))
     yield from _durability_contradictions(stores)
 
 
