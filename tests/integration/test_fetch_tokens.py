@@ -271,3 +271,35 @@ def test_an_old_snapshot_does_not_see_the_fetch_of_its_token_and_is_told_to_begi
 def test_a_missing_token_is_shown_in_the_call_that_was_made(shop: World, call: str, hint: str) -> None:
     code, _, said = refusal(shop, lambda world: world.query(STORE, f"select relaybox.{call}"))
     assert (code, said.endswith(hint)) == ("RB033", True), said
+
+
+def extend(world: World, verification: str | None) -> Any:
+    return world.value(STORE, "select relaybox.extend_lease('billing', %s) - clock_timestamp()", verification)
+
+
+def test_a_lease_is_extended_for_work_that_takes_longer(shop: World) -> None:
+    """Also once it has ended, as long as nobody else has the lane; the token stays."""
+    _, verification = got(shop, 3, ", worker => 'slow'")
+    shop.query(STORE, "update relaybox_internal.cursor set leased_until = clock_timestamp() - interval '1 s' where worker = 'slow'")
+    assert 0 < extend(shop, verification).total_seconds() <= 60
+    assert shop.query(STORE, "select from relaybox.fetch('billing', 3, worker => 'other')") == []
+    assert shop.value(STORE, "select leased_until > clock_timestamp() from relaybox.lag('billing')")
+    assert work(shop, [1, 2, 3], verification, 2) is None
+    assert 0 < extend(shop, verification).total_seconds() <= 60
+    assert work(shop, [3], verification, 3) is None
+    assert effects(shop) == [1, 2, 3]
+
+
+def test_no_lease_is_extended_for_who_has_none(shop: World) -> None:
+    _, verification = got(shop, 3, ", worker => 'slow'")
+    shop.query(STORE, "select relaybox.release('billing', %s)", verification)
+    assert refusal(shop, extend, verification)[0] == "RB035"
+    _, verification = got(shop, 3, ", worker => 'slow'")
+    shop.query(STORE, "select relaybox.ack('billing', 3, %s)", verification)
+    assert refusal(shop, extend, verification)[0] == "RB035"
+    _, verification = got(shop, 3, ", worker => 'slow'")
+    shop.query(STORE, "update relaybox_internal.cursor set leased_until = clock_timestamp() - interval '1 s' where worker = 'slow'")
+    got(shop, 3, ", worker => 'other'")
+    assert refusal(shop, extend, verification)[0] == "RB035"
+    for unknown in (None, "", "1-0000000000000000"):
+        assert refusal(shop, extend, unknown)[0] == "RB033"

@@ -24,6 +24,7 @@ CALLS = {
     "cancel_replay": "select relaybox.cancel_replay('cancel_replay', 'why')",
     "detached_files": "select count(*) from relaybox.detached_files('flights', '/files')",
     "drop_dead_letter": "select relaybox.drop_dead_letter(dead_letter_id, 'why') from relaybox.dead_letters where subscription = 'drop_dead_letter'",
+    "extend_lease": FETCHED.format(name="extend_lease", call="extend_lease('extend_lease', m.token)"),
     "fetch": "select from relaybox.fetch('fetch', 1)",
     "fetch_one_at_a_time": "select relaybox.fetch_one_at_a_time('fetch_one_at_a_time', 'why')",
     "lag": "select from relaybox.lag('billing')",

@@ -21,21 +21,25 @@ def node() -> str:
     return shutil.which("node") or str(Path(playwright.__file__).parent / "driver" / "node")
 
 
-def run_node(program: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """A program, connected to the hub by the variables that every client of Postgres knows."""
+def server_variables(store: str) -> dict[str, str]:
+    """The environment variables by which each client of Postgres finds a store."""
     services = configparser.ConfigParser()
     services.read(os.environ["PGSERVICEFILE"])
-    at = services["hub"]
-    server = {
+    at = services[store]
+    return {
         "PGHOST": at["host"],
         "PGPORT": at["port"],
         "PGUSER": at["user"],
         "PGPASSWORD": at["password"],
         "PGDATABASE": at["dbname"],
     }
+
+
+def run_node(program: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """A program, connected to the hub by the variables that every client of Postgres knows."""
     return subprocess.run(
         [node(), str(program), *arguments],
-        env={**os.environ, **server, "NODE_PATH": str(PACKAGES)},
+        env={**os.environ, **server_variables("hub"), "NODE_PATH": str(PACKAGES)},
         capture_output=True,
         text=True,
         check=check,

@@ -1,6 +1,6 @@
 """Postgres 14 to 17 for tests, beside the 18 of the wheel: `python -m tests.support.postgres_versions` installs them.
 
-They are npm packages, pinned with their hashes by tests/versions/package-lock.json. A package has the programs `postgres`, `initdb`
+With them come what tests of clients in Node need, and the schema of AsyncAPI. They are npm packages, pinned with their hashes by tests/versions/package-lock.json. A package has the programs `postgres`, `initdb`
 and `pg_ctl`, and no clients: clients are the wheel's. npm keeps no symbolic links, so those of the shared libraries are made here.
 """
 
@@ -28,8 +28,8 @@ _PROGRAMS = Path("native", "bin")
 def package_versions() -> dict[int, str]:
     """Major version to the version of its npm package, oldest first."""
     packages = json.loads(LOCK.read_text(encoding="utf-8"))["packages"]
-    prefix = "node_modules/postgres-"
-    return {int(name.removeprefix(prefix)): at["version"] for name, at in sorted(packages.items()) if name.startswith(prefix)}
+    majors = {name.removeprefix("node_modules/postgres-"): package for name, package in sorted(packages.items())}
+    return {int(major): package["version"] for major, package in majors.items() if major.isdigit()}
 
 
 def reason_for_none() -> str | None:

@@ -103,8 +103,8 @@ function_rights (grantee, names) as (
     ]),
     ('relaybox_consumer', array[
         'ack', 'ack_query', 'begin_query', 'cancel_replay', 'detached_files', 'drop_dead_letter',
-        'fetch', 'fetch_one_at_a_time', 'lag', 'listen', 'my_quota', 'nack', 'read_detached',
-        'read_log', 'read_stream', 'redrive', 'release', 'replay', 'rest_seconds', 'stream_range',
+        'extend_lease', 'fetch', 'fetch_one_at_a_time', 'lag', 'listen', 'my_quota', 'nack',
+        'read_detached', 'read_log', 'read_stream', 'redrive', 'release', 'replay', 'rest_seconds', 'stream_range',
         'stream_range_with_files', 'subscribe', 'unsubscribe'
     ]),
     ('relaybox_reader', array[
