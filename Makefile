@@ -55,7 +55,7 @@ else
 endif
 
 .PHONY: test-all
-test-all: lint $(TEST_NEEDS) $(SPARK_CLASSES) ## Lint, then run all tests, those that are marked thorough too
+test-all: lint $(TEST_NEEDS) languages $(SPARK_CLASSES) ## Lint, then run all tests, those that are marked thorough too
 	@$(THIRDS) CHOSEN=
 
 THIRDS := $(MAKE) --no-print-directory --jobs=3 --output-sync=recurse test-systems test-crashes test-stores
@@ -235,6 +235,10 @@ postgres-versions: $(POSTGRES_VERSIONS) ## Install Postgres 14 to 17 for the tes
 $(POSTGRES_VERSIONS): $(INSTALLED) tests/versions/package-lock.json
 	@$(BIN)/python -m tests.support.postgres_versions
 	@touch $@
+
+.PHONY: languages
+languages: $(INSTALLED) ## Find or install the compilers of Java and Go for the tests of their examples; Debian packages
+	@$(BIN)/python -m tests.support.languages
 
 # In .venv, moto's packages would lower those of Airflow, also in the image.
 .PHONY: object-store

@@ -56,7 +56,16 @@ SHOWN |= {
 }
 
 TIMES_OF_CONSUMERS = dict.fromkeys(
-    ("apply_ack.sql", "has_time_left.sql", "lease_lane.sql", "fetch.sql", "nack.sql", "choose_next.sql", "extend_lease.sql", "rest_seconds.sql"),
+    (
+        "apply_ack.sql",
+        "has_time_left.sql",
+        "lease_lane.sql",
+        "fetch.sql",
+        "nack.sql",
+        "choose_next.sql",
+        "extend_lease.sql",
+        "rest_seconds.sql",
+    ),
     "a lease or a rate is a span of time; a step of the clock ends it early or late, and the lane's version fences who lost it",
 )
 
