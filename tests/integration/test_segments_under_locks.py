@@ -52,19 +52,69 @@ def test_g2_a_long_reader_of_the_outbox_keeps_no_hop_waiting(world: World) -> No
 LOCK_WAITS = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
 
-def test_g1_a_producer_never_fails_because_its_segment_is_being_made(world: World) -> None:
-    """Its seq lies beyond all segments, and while it waits for the overflow, the segment of that seq appears."""
-    jump(world, 200_000)
+@pytest.mark.parametrize("seq", [200_000, 49_998], ids=["beyond all segments", "at the end of the last one"])
+def test_g1_a_producer_never_fails_because_its_segment_is_being_made(world: World, seq: int) -> None:
+    """While it waits for the overflow, the segment of its seq appears."""
+    assert world.value("airline", "select relaybox_internal.outbox_covered()") == 50_000
+    jump(world, seq)
     with world.session() as maker, ThreadPoolExecutor(1) as pool:
         with maker.cursor() as cursor:
             cursor.execute("select relaybox_internal.ensure_outbox_segments()")
             assert cursor.fetchone()[0]
-        producer = pool.submit(world.send, "in time")
+        producer = pool.submit(world.send, "first", "in time")
         wait_until(lambda: world.value("airline", LOCK_WAITS) == 1, "the producer waits for the maker")
         maker.commit()
         producer.result(patience(30))
     world.transfer()
-    assert world.payloads() == ["in time"]
+    assert world.payloads() == ["first", "in time"]
+
+
+PATIENT_MAKER = "alter function relaybox_internal.ensure_outbox_segments set lock_timeout = '60s'"
+
+
+def test_a_maker_sees_what_was_sent_while_it_waited_for_its_lock(world: World) -> None:
+    """The sequence was in the second segment when it began, and is beyond the last one when it has the lock."""
+    world.query("airline", PATIENT_MAKER)
+    jump(world, 10_001)
+    with world.session() as other, other.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+        cursor.execute("lock table only relaybox.outbox in share update exclusive mode")
+        made = pool.submit(world.value, "airline", "select relaybox_internal.ensure_outbox_segments()")
+        wait_until(lambda: world.value("airline", LOCK_WAITS) == 1, "the maker waits for its lock")
+        jump(world, 49_999)
+        with world.session() as producer:
+            insert(producer, "in the overflow")
+            other.rollback()
+            wait_until(lambda: world.value("airline", LOCK_WAITS) == 1, "the maker waits for the producer")
+            producer.commit()
+        assert made.result(patience(30))
+    assert world.value("airline", OVERFLOW_ROWS) == 0
+    world.transfer()
+    assert world.payloads() == ["in the overflow"]
+
+
+def test_retention_beside_a_maker_that_waits_is_busy_and_no_error(world: World) -> None:
+    """Each holds what the other wants: Postgres ends one of them."""
+    world.query("airline", PATIENT_MAKER)
+    world.change_route(retention={"replay_window_seconds": 0})
+    world.register()
+    world.send("a")
+    jump(world, 49_999)
+    world.send("in the overflow")
+    world.transfer_all()
+    world.settle_all()
+    jump(world, 500_000)
+    world.send("in the overflow again")
+    with world.session() as retention, retention.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+        cursor.execute("lock table relaybox.outbox in access share mode")  # its first lock, held before the maker comes
+        made = pool.submit(world.value, "airline", "select relaybox_internal.ensure_outbox_segments()")
+        wait_until(lambda: world.value("airline", LOCK_WAITS) == 1, "the maker waits for retention")
+        cursor.execute("select outcome, holder from relaybox_internal.drop_oldest_segment(null, 'test')")
+        [(outcome, holder)] = cursor.fetchall()
+        retention.commit()
+        made.result(patience(30))
+    assert outcome == "busy"
+    assert "active since" in holder
+    assert world.query("airline", "select outcome from relaybox_internal.drop_oldest_segment(null, 'test')") == [("dropped",)]
 
 
 @pytest.mark.parametrize("init", [initialise_store, check_store])

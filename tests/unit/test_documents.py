@@ -84,14 +84,14 @@ def test_every_command_that_is_named_exists_and_has_the_options_it_is_given(docu
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_everything_of_the_schema_that_is_named_exists(document: Path) -> None:
-    """`relaybox.<name>` is a table, view, function or sequence; or a module, a metric of Airflow's, or relaybox.yaml."""
+    """`relaybox.<name>` is a table, view, function or sequence; or a module, a metric of Airflow's, or a file."""
     known = set(re.findall(r"\b(relaybox\w*\.\w+)", (ROOT / "sql/schema.sql").read_text(encoding="utf-8")))
     made = "\n".join(
         path.read_text(encoding="utf-8") for folder in ("functions", "views") for path in (ROOT / "sql" / folder).rglob("*.sql")
     )
     known |= set(re.findall(r"^create or replace (?:function|view) (\w+\.\w+)", made, flags=re.MULTILINE))
     known |= {f"relaybox.{path.stem}" for path in (ROOT / "plugins/relaybox").iterdir()}
-    known |= set(re.findall(r'stats\.\w+\("(relaybox\.\w+)"', sources("plugins"))) | {"relaybox.yaml"}
+    known |= set(re.findall(r'stats\.\w+\("(relaybox\.\w+)"', sources("plugins"))) | {"relaybox.yaml", "relaybox.ts", "relaybox.go"}
     known |= set(re.findall(r"set_config\('(relaybox\.\w+)'", sources("plugins")))
     named = set(re.findall(r"\b(relaybox(?:_internal)?\.\w+)", document.read_text(encoding="utf-8")))
     assert {name for name in named - known if not re.fullmatch(r"relaybox_internal\.(log_\d+|outbox_s\d+)", name)} == set()

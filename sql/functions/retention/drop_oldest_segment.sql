@@ -66,7 +66,7 @@ begin
     from relaybox_internal.remove_segment(
         log_id_, parent, removed, detach_attempt, checked, hops_checked
     ) r;
-exception when lock_not_available then
+exception when lock_not_available or deadlock_detected then -- a maker of segments wants a lock that this one blocks
     outcome := 'busy';
     holder := relaybox_internal.sessions_with_lock(parent);
 end

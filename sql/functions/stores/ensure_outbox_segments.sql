@@ -1,5 +1,5 @@
--- Makes outbox segments ahead of the sequence. Producers are not blocked: ATTACH takes SHARE UPDATE
--- EXCLUSIVE only. Rows that fell into outbox_overflow become a segment of their own. Returns the
+-- Makes outbox segments ahead of the sequence. Producers are not blocked while a segment or more is
+-- left: ATTACH takes SHARE UPDATE EXCLUSIVE only. Rows that fell into outbox_overflow become a segment of their own. Returns the
 -- names of the segments made: none where a long transaction holds a table that is needed. Nobody
 -- waits for it: what no segment covers goes into the overflow meanwhile. Raises RB003 if a trigger
 -- of others made a new segment unlogged: a crash of the server would empty it. RB009 if the sequence
@@ -13,6 +13,7 @@ as $$
 declare
     size bigint := (select s.segment_rows from relaybox_internal.store s);
     next_seq bigint := (select case when q.is_called then q.last_value + 1 else q.last_value end from relaybox.outbox_seq q);
+    is_alone boolean := false; -- no insert is on the way
     covered bigint;
     overflow_last bigint;
     made text[] := '{}';
@@ -29,11 +30,14 @@ begin
         lock table only relaybox.outbox in share update exclusive mode;
         covered := relaybox_internal.outbox_covered();
         select max(o.seq) into overflow_last from relaybox_internal.outbox_overflow o where o.seq >= covered;
-        if overflow_last is not null or next_seq >= covered then
-            -- ACCESS EXCLUSIVE on the outbox for a moment: only after an outage longer than all the
-            -- segments made ahead. Nobody is on the way into the overflow then: Postgres would
+        -- again: the sequence went on while this waited for the lock
+        select case when q.is_called then q.last_value + 1 else q.last_value end into next_seq from relaybox.outbox_seq q;
+        if overflow_last is not null or next_seq + size >= covered then
+            -- ACCESS EXCLUSIVE on the outbox for a moment: only after an outage that used up all the
+            -- segments made ahead but one. Nobody is on the way into the overflow then: Postgres would
             -- refuse an insert whose seq is a segment's when it arrives there (23514)
             lock table relaybox.outbox in access exclusive mode;
+            is_alone := true;
             select max(o.seq) into overflow_last from relaybox_internal.outbox_overflow o where o.seq >= covered;
             select case when q.is_called then q.last_value + 1 else q.last_value end into next_seq from relaybox.outbox_seq q;
         end if;
@@ -58,8 +62,15 @@ begin
             made := made || segment;
             covered := upper_end;
         end loop;
-    exception when lock_not_available then
-        made := '{}';
+    exception
+        when lock_not_available or deadlock_detected then
+            made := '{}';
+        when check_violation then
+            -- more than a segment was filled meanwhile: there are rows in the overflow that a new one covers
+            if is_alone then
+                raise;
+            end if;
+            made := '{}';
     end;
     if exists (
         select from pg_class c
