@@ -1738,6 +1738,24 @@ CREATE INDEX replay_range_of_a_cursor ON relaybox_internal.replay_range USING bt
 ALTER TABLE ONLY relaybox_internal.replay_range
     ADD CONSTRAINT replay_range_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
 
+CREATE TABLE relaybox_internal.sealed_segment (
+    last_seq bigint NOT NULL,
+    first_seq bigint NOT NULL,
+    segment oid NOT NULL,
+    sealed_xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    sealed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT sealed_segment_not_empty CHECK ((last_seq >= first_seq))
+);
+
+COMMENT ON TABLE relaybox_internal.sealed_segment IS 'Segments of the outbox that take no rows any more, from the oldest on.';
+
+COMMENT ON COLUMN relaybox_internal.sealed_segment.segment IS 'Its table. A dump and reload gives it another number.';
+
+COMMENT ON COLUMN relaybox_internal.sealed_segment.sealed_xid IS 'The sealing transaction: those of all rows in it were before. It equals the row''s xmin unless the store was dumped and reloaded; then the segment counts as not sealed.';
+
+ALTER TABLE ONLY relaybox_internal.sealed_segment
+    ADD CONSTRAINT sealed_segment_pkey PRIMARY KEY (last_seq);
+
 CREATE TABLE relaybox_internal.seen (
     sender_id integer NOT NULL,
     chunk bigint NOT NULL,

@@ -36,6 +36,7 @@ RIGHTS: Mapping[str, str] = {
     "arrivals": "insert on relaybox_internal.arrival",
     "confirmations": "insert on relaybox_internal.confirmation",
     "outbox_segments": "execute on function relaybox_internal.ensure_outbox_segments(integer)",
+    "outbox_seal": "execute on function relaybox_internal.seal_outbox_segments(bigint, text[])",
     "log_segments": "execute on function relaybox_internal.ensure_log_segments(integer, bigint)",
 }
 """A right of relaybox_driver, as GRANT and REVOKE name it. It is taken in every store of the route that has it, also from public."""

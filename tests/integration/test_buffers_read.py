@@ -106,3 +106,67 @@ def test_the_segments_of_one_log_are_found_without_those_of_others(world: World)
     after = {name: pages(world, "hub", query) for name, query in asked.items()}
     more = {name: (before[name], after[name]) for name in asked if after[name] > 1.2 * before[name] + 20}
     assert more == {}, "pages before and beside 150 segments of the outbox"
+
+
+HOT: dict[str, tuple[str, str]] = {
+    "poll": ("airline", POLL),
+    "plan": (
+        "airline",
+        (
+            "select b.* from relaybox_internal.hop_out h cross join lateral relaybox_internal.outbox_buckets("
+            "h.lower, pg_current_snapshot(), h.topics, 64, h.anchor_seq) b where h.hop = 'flights/1'"
+        ),
+    ),
+    "make segments": ("airline", "select relaybox_internal.ensure_outbox_segments()"),
+    "seal": ("airline", "select * from relaybox_internal.seal_outbox_segments()"),
+    "send": ("airline", "insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'm')"),
+    "status of a hop": ("airline", "select * from relaybox_internal.sending_state('flights/1')"),
+    "status of topics": ("airline", "select * from relaybox_internal.unrouted_topics(10)"),
+    "where, old": ("airline", "select * from relaybox_internal.trace_reading('flights/1', 5)"),
+    "where, new": (
+        "airline",
+        "select * from relaybox_internal.trace_reading('flights/1', (select last_value from relaybox.outbox_seq))",
+    ),
+    "retention": ("airline", "select * from relaybox_internal.drop_oldest_segment(null, 'test')"),
+    "where it arrived": ("hub", "select * from relaybox_internal.trace_arrival('flights/1', 1, 0, 5)"),
+    "publish": (
+        "hub",
+        (
+            "select c.* from relaybox_internal.hop_in i cross join lateral relaybox_internal.count_batch_rows("
+            "i, i.published_batch, i.published_position - 4, i.published_position) c where i.hop = 'flights/1'"
+        ),
+    ),
+}
+"""What runs for each batch, poll and report, at the store where it runs."""
+
+CATALOG_PAGES = 15
+"""So many pages more may be those of catalogs and of the record of sealed segments."""
+
+
+def test_hot_queries_touch_as_many_pages_with_sixty_segments_as_with_three(world: World) -> None:
+    """Segments that are sealed are looked at by none of them."""
+    world.cut_small_segments()
+    routes_file(
+        world.path.parent,
+        route={"retention": {"replay_window_seconds": 86_400}},
+        more_routes={"invoices": {"topics": ["invoices"], "path": ["airline", "hub"]}},
+    )
+    world.register()
+
+    def fill(count: int) -> dict[str, int]:
+        world.query("airline", "select relaybox_internal.ensure_outbox_segments(%s)", count // 10 + 2)
+        world.send("invoice", topic="invoices")
+        world.send_many(count)
+        world.transfer_all()
+        world.settle_all()
+        for hop in ("invoices/1", "invoices/1", "flights/1"):
+            world.transfer(world.routes.hop(hop))
+        for store in ("airline", "hub"):
+            world.query(store, "vacuum (analyze) relaybox.outbox, relaybox_internal.log, relaybox_internal.sealed_segment")
+        return {what: pages(world, store, query) for what, (store, query) in HOT.items()}
+
+    few = fill(33)
+    many = fill(600)
+    assert world.value("airline", "select count(*) from relaybox_internal.sealed_segment") >= 60
+    grown = {what: (few[what], many[what]) for what in HOT if many[what] > 1.2 * few[what] + CATALOG_PAGES}
+    assert grown == {}, "pages with 3 and with 60 segments"

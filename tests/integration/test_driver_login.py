@@ -190,6 +190,7 @@ REVOKED = {
     "arrivals": "insert on relaybox_internal.arrival",
     "confirmations": "insert on relaybox_internal.confirmation",
     "segments": "execute on function relaybox_internal.ensure_outbox_segments(integer)",
+    "seals": "execute on function relaybox_internal.seal_outbox_segments(bigint, text[])",
     "segments of the log": "execute on function relaybox_internal.ensure_log_segments(integer, bigint)",
     "publish": "execute on function relaybox_internal.publish_batch(integer, integer, bigint, uuid, bigint, bigint, integer, bigint, integer)",
 }

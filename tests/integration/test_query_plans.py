@@ -52,15 +52,17 @@ def head(world: World) -> tuple[str, str]:
 
 
 def test_the_count_of_a_pair_reads_the_xid_index(busy: World) -> None:
-    """outbox_buckets is inlined and touches only the pair's transactions."""
-    nodes = plan_nodes(busy, "airline", "select * from relaybox_internal.outbox_buckets(%s, %s, '{flights}', 64, 0)", *head(busy))
+    """unsealed_buckets is inlined and touches only the pair's transactions."""
+    nodes = plan_nodes(
+        busy, "airline", "select * from relaybox_internal.unsealed_buckets(%s, %s, '{flights}', 64, 0, 0, 1)", *head(busy)
+    )
     indexes = {index for _, index in scans(nodes) if index}
     assert indexes
     assert all(index.endswith("_xid_idx") for index in indexes)
     assert not any(node["Node Type"] == "Seq Scan" for node in nodes)
 
 
-COUNT = "select * from relaybox_internal.outbox_buckets(%s, %s, '{flights}', 64, 0)"
+COUNT = "select * from relaybox_internal.unsealed_buckets(%s, %s, '{flights}', 64, 0, 0, 1)"
 
 
 @pytest.mark.parametrize("is_analyzed", [True, False])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from relaybox.stores.sessions import StoreSession
 
 IDLE_PAIR_TRANSACTIONS = 1_000
-"""So far a poll of an idle hop looks back; a wider look back is shortened."""
+"""So far a poll of an idle hop looks back; a wider look back is shortened, and one into segments that were sealed since."""
 
 _MOST_AT_ONCE = 5
 """The next driver goes on with the others: the one that wants to move its own messages does not stay long."""
@@ -26,7 +26,10 @@ select h.hop
 from (
     select o.hop from relaybox_internal.hop_out o
     where o.hop <> %s and o.reads_log is null and o.retired_at is null
-        and pg_snapshot_xmax(pg_current_snapshot())::text::numeric - pg_snapshot_xmin(o.lower)::text::numeric > %s
+        and (
+            pg_snapshot_xmax(pg_current_snapshot())::text::numeric - pg_snapshot_xmin(o.lower)::text::numeric > %s
+            or relaybox_internal.sealed_through(pg_current_snapshot()) > relaybox_internal.sealed_through(o.lower)
+        )
     offset 0
 ) h
 where not relaybox_internal.hop_is_driven(h.hop)

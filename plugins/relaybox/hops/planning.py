@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from relaybox.stores.sessions import StoreSession
 
 SKIP_EMPTY_PAIR_TRANSACTIONS = 10_000
-"""An empty pair wider than this is recorded as read, so that polls of a busy outbox stay cheap."""
+"""An empty pair wider than this is recorded as read, so that polls of a busy outbox stay cheap; and one after which fewer segments
+are looked at."""
 
 
 @dataclass(frozen=True)
@@ -352,9 +353,10 @@ def _skip_if_wide(source: StoreSession, hop: str, pair: _Pair) -> None:
     source.execute(
         (
             "select relaybox_internal.skip_empty_pair(%s, %s) "
-            "where pg_snapshot_xmax(%s)::text::numeric - pg_snapshot_xmin(%s)::text::numeric > %s"
+            "where pg_snapshot_xmax(%s)::text::numeric - pg_snapshot_xmin(%s)::text::numeric > %s "
+            "or relaybox_internal.sealed_through(%s) > relaybox_internal.sealed_through(%s)"
         ),
-        *(hop, pair.upper, pair.upper, pair.lower, SKIP_EMPTY_PAIR_TRANSACTIONS),
+        *(hop, pair.upper, pair.upper, pair.lower, SKIP_EMPTY_PAIR_TRANSACTIONS, pair.upper, pair.lower),
     )
 
 

@@ -21,6 +21,7 @@ from relaybox.hops.pace import BatchPace, poll_pause
 from relaybox.hops.planning import AttemptOwner, CountedRest, Planned, plan_batch
 from relaybox.hops.progress import progress_logged
 from relaybox.hops.publishing import ask_destination, begin_generation, make_log_segments, publish_batch
+from relaybox.hops.sealing import NOTHING_NOTED, WritersNoted, seal_segments
 from relaybox.hops.store_ids import require_same_stores
 from relaybox.hops.undriven import find_undriven_hops
 from relaybox.log_events import emit, warn
@@ -44,7 +45,8 @@ DEMAND_SECONDS, REPEATED_DEMAND_SECONDS = 1.0, 0.5
 """How often a lingering driver looks for hops that wait for a driver; and again after a look that found some."""
 
 SEGMENTS_SECONDS = 10.0
-"""How often a driver that stays makes outbox segments ahead. Retention drops nothing of the overflow, where messages go without them."""
+"""How often a driver that stays makes outbox segments ahead, and seals those that are full. Retention drops nothing of the overflow,
+where messages go without them."""
 
 IDLE_HOPS_SECONDS = 60.0
 """How often a driver that stays moves the hops on that have nothing to move."""
@@ -139,6 +141,7 @@ class _Run:
     demand_due_at: float = 0.0
     segments_due_at: float = 0.0
     idle_hops_due_at: float = 0.0
+    writers_noted: WritersNoted = NOTHING_NOTED
 
     def until_quiet(self, linger_seconds: float, linger_at_most_seconds: float) -> TransferSummary:
         started = quiet_since = time.monotonic()
@@ -156,12 +159,7 @@ class _Run:
         while True:
             moved = self._move_batch(stores)
             now = time.monotonic()
-            if now >= self.segments_due_at:
-                self._prepare_source()
-                self.segments_due_at = now + SEGMENTS_SECONDS
-            if now >= self.idle_hops_due_at:
-                pass_idle_hops(self.source, self.hop)
-                self.idle_hops_due_at = now + IDLE_HOPS_SECONDS
+            self._look_after_source(now)
             if moved:
                 quiet_since = now
                 if linger_seconds == 0 or (self.is_behind and now - started < linger_at_most_seconds):
@@ -173,7 +171,7 @@ class _Run:
                 break
         if self.is_delivery_due:
             self._deliver(arrived.log_id)
-        pass_idle_hops(self.source, self.hop)
+        self._leave_source()
         self.summary = replace(self.summary, duration_seconds=time.monotonic() - started)
         emit(
             "transfer_done",
@@ -306,11 +304,29 @@ class _Run:
         return self._ask_source("select reads_log from relaybox_internal.hop_out where hop = %s")  # type: ignore[return-value]
 
     def _prepare_source(self) -> None:
-        """Makes outbox segments ahead, so that producers never meet the overflow. Commits."""
+        """Makes outbox segments ahead, so that producers never meet the overflow, and seals full ones. Commits each."""
         source = self.source.doing("making outbox segments")
         source.call("relaybox_internal.ensure_outbox_segments")
         source.reach("outbox_segments.made")
         source.commit("outbox_segments")
+        self._seal_segments()
+
+    def _look_after_source(self, now: float) -> None:
+        """What a driver that stays does from time to time for the outbox and for other hops."""
+        if now >= self.segments_due_at:
+            self._prepare_source()
+            self.segments_due_at = now + SEGMENTS_SECONDS
+        if now >= self.idle_hops_due_at:
+            pass_idle_hops(self.source, self.hop)
+            self.idle_hops_due_at = now + IDLE_HOPS_SECONDS
+
+    def _leave_source(self) -> None:
+        if self.writers_noted.is_waiting:
+            self._seal_segments()
+        pass_idle_hops(self.source, self.hop)
+
+    def _seal_segments(self) -> None:
+        self.writers_noted = seal_segments(self.source, self.writers_noted)
 
     def _confirm(self) -> DestinationState:
         return confirm_arrived(self.source, self.destination, self.hop, recorded_by=self.recorded_by)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import psycopg2
 
+from relaybox.hops.sealing import seal_segments
 from relaybox.log_events import emit
 from relaybox.stores.schema import store_session
 from relaybox.streams.delivering import deliver_undriven
@@ -216,7 +217,7 @@ def retain_store(
 ) -> StoreRetained:
     """Drops every segment of a store that no hop and no subscription needs, and its rows in the ledgers.
 
-    Commits each drop; may be killed, repeated, and run twice at once.
+    Commits each drop; may be killed, repeated, and run twice at once. It seals full segments of the outbox too.
 
     Producers and consumers wait at most 0.2 s at a time. A table that one of them holds is tried again for a while, then left.
     First it delivers what no driver would deliver (deliver_undriven): no consumer has that, so retention must keep it.
@@ -234,10 +235,13 @@ def retain_store(
     with store_session(store, "dropping segments", application_name="relaybox retention") as session:
         # each drop is one statement and its COMMIT: no session waits for this process
         session.connection.autocommit = True
+        noted = seal_segments(session)
         retained = [
             _retained(hop, list(_drop_segments(session, log_id, recorded_by, patience_seconds)))
             for log_id, hop in _tables(session)
         ]
+        if noted.is_waiting:
+            seal_segments(session, noted)
         compacted_count, released_count = _compact_ledgers(session, recorded_by)
         compacted_attempt_count = _compact_derivations(session)
     done = StoreRetained(store.name, tuple(retained), compacted_count, compacted_attempt_count, released_count)

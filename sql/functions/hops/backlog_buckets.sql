@@ -1,7 +1,8 @@
 -- Counts the rows of a piece of the backlog in buckets of seq: at most about max_rows rows,
 -- beginning with its first seq. `run` numbers the ranges of seqs: the rows between two ranges were
 -- delivered before, and no slice reads across them. Reads along the primary key and stops, range by
--- range: a giant backlog is never counted twice.
+-- range: a giant backlog is never counted twice. With literals the planner leaves out the segments
+-- beside the seqs. Inlined.
 create or replace function relaybox_internal.backlog_buckets(
     lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], seqs_ int8multirange,
     bucket_seqs bigint, max_rows bigint
@@ -17,6 +18,7 @@ as $$
             select o.seq from relaybox_internal.sent_rows o
             where o.seq >= lower(r.seqs)
                 and o.seq < upper(r.seqs)
+                and o.seq >= lower(seqs_) and o.seq < upper(seqs_)
                 and o.topic = any(topics_)
                 and (
                     (o.xid >= pg_snapshot_xmax(lower_) and o.xid < pg_snapshot_xmax(upper_)

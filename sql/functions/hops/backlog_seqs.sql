@@ -10,6 +10,7 @@ as $$
     from relaybox_internal.backlog p
     cross join lateral unnest(p.seqs) r (seqs)
     join relaybox_internal.sent_rows o on o.seq >= greatest(lower(r.seqs), after_seq + 1)
+        and o.seq > after_seq and o.seq <= through_seq -- the planner leaves out other segments
         and o.seq <= least(upper(r.seqs) - 1, through_seq)
     where p.hop = hop_name
         and o.topic = any(p.topics)

@@ -1,30 +1,20 @@
--- Counts the rows of the outbox that became visible between two snapshots, in buckets of seq. The
--- rows are those of transactions from lower's xmax on, and those of transactions that lower saw
--- open and that have ended since. So one long transaction does not make every later read begin at
--- its start. after_seq: the anchor of the hop's generation; 0 for the first one. `+ 0` makes the
--- planner use the narrow index on xid, not the key.
+-- Counts the rows of the outbox that became visible between two snapshots, in buckets of seq.
+-- after_seq: the anchor of the hop's generation; 0 for the first one. Segments that were sealed before
+-- lower_ have no such row: the planner leaves them out, since it plans with the values of the call.
 create or replace function relaybox_internal.outbox_buckets(
     lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], bucket_seqs bigint, after_seq bigint
 )
 returns table (first_seq bigint, last_seq bigint, row_count bigint)
-language sql stable parallel safe
+language plpgsql stable
+set plan_cache_mode = force_custom_plan
 as $$
-    select min(p.seq), max(p.seq), count(*)
-    from (
-        select o.seq from relaybox_internal.sent_rows o
-        where o.xid >= pg_snapshot_xmax(lower_)
-            and o.xid < pg_snapshot_xmax(upper_)
-            and (o.xid < pg_snapshot_xmin(upper_) or pg_visible_in_snapshot(o.xid, upper_))
-            and o.topic = any(topics_)
-            and o.seq + 0 > after_seq
-        union all
-        select o.seq from relaybox_internal.sent_rows o
-        where o.xid = any(
-            array(select x from pg_snapshot_xip(lower_) x where pg_visible_in_snapshot(x, upper_))
-        )
-            and o.topic = any(topics_)
-            and o.seq + 0 > after_seq
-    ) p
-    group by p.seq / bucket_seqs
-    order by 1
+declare
+    sealed_seq constant bigint := relaybox_internal.sealed_through(lower_);
+    first_kept constant bigint := (select s.first_kept_seq from relaybox_internal.store s);
+begin
+    return query
+    select b.* from relaybox_internal.unsealed_buckets(
+        lower_, upper_, topics_, bucket_seqs, after_seq, sealed_seq, first_kept
+    ) b;
+end
 $$;

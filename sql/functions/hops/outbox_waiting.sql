@@ -16,8 +16,8 @@ as $$
         union all
         select b.first_seq, b.row_count
         from relaybox_internal.backlog p
-        cross join lateral relaybox_internal.backlog_buckets(
-            p.lower, p.upper, p.topics, p.seqs, 4611686018427387904, 4611686018427387904
+        cross join lateral relaybox_internal.count_backlog_piece(
+            p.lower, p.upper, p.topics, p.seqs
         ) b
         where p.hop = h.hop and p.state = 'routed'
     ) w

@@ -11,6 +11,7 @@ as $$
     from relaybox_internal.batch b
     cross join lateral relaybox_internal.batch_slices(b.slices) s
     join relaybox_internal.sent_rows o on o.seq >= greatest(s.first_read, after_seq + 1)
+        and o.seq > after_seq and o.seq <= through_seq -- the planner leaves out other segments
         and o.seq <= least(s.last_read, through_seq)
     where b.hop = hop_name
         and b.batch <= through_batch

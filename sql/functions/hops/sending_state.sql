@@ -49,10 +49,10 @@ as $$
     ) unreceived on true
     left join lateral (
         select o.sent_at
-        from relaybox_internal.sent_rows o where h.reads_log is null and o.seq = unreceived.first_read
+        from relaybox_internal.sent_row(unreceived.first_read) o where h.reads_log is null
         union all
-        select l.sent_at from relaybox_internal.log l
-        where l.log_id = h.reads_log and l.log_position = unreceived.first_read
+        select l.sent_at from relaybox_internal.log_row(h.reads_log, unreceived.first_read) l
+        where h.reads_log is not null
     ) oldest on true
     where h.hop = hop_name
 $$;

@@ -4,6 +4,7 @@
 create or replace function relaybox_internal.unrouted_topics(newest bigint)
 returns table (topic text, message_count bigint, first_sent_at timestamptz)
 language plpgsql stable
+set plan_cache_mode = force_custom_plan -- only the newest segments are looked at
 as $$
 declare
     routed text[] := array(

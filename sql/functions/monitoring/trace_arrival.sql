@@ -22,6 +22,6 @@ as $$
     left join relaybox_internal.receipt r
         on r.log_id = i.log_id and r.batch = batch_ and r.slice = slice_
     left join relaybox_internal.arrival a on a.log_id = i.log_id and a.batch = batch_
-    left join relaybox_internal.log l on l.log_id = i.log_id and l.log_position = log_position_
+    left join lateral relaybox_internal.log_row(i.log_id, log_position_) l on true
     where i.hop = hop_name
 $$;

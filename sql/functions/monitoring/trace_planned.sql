@@ -6,6 +6,7 @@ create or replace function relaybox_internal.trace_planned(
     out slice integer, out log_position bigint
 )
 language plpgsql stable
+set plan_cache_mode = force_custom_plan -- only the segments of the slice are looked at
 as $$
 declare
     slice_ record;

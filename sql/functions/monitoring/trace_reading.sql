@@ -20,7 +20,7 @@ declare
 begin
     select * into hop_ from relaybox_internal.hop_out h where h.hop = hop_name;
     select o.xid, o.topic into message
-    from relaybox_internal.sent_rows o where hop_.reads_log is null and o.seq = reads;
+    from relaybox_internal.sent_row(reads) o where hop_.reads_log is null;
     select * into planned from relaybox_internal.batch b
     where b.hop = hop_name and (b.adopted or b.reads_after < reads and b.reads_through >= reads)
         and (hop_.reads_log is not null or message.topic = any(b.topics))

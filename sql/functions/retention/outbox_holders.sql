@@ -43,7 +43,7 @@ as $$
         select n.seq, n.since from needed n
         where n.hop = h.hop and n.seq is not null order by n.seq, n.since limit 1
     ) first on true
-    left join relaybox_internal.sent_rows o on o.seq = first.seq
+    left join lateral relaybox_internal.sent_row(first.seq) o on first.since is null
     union all
     select
         'window', h.hop,

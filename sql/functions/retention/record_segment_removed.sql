@@ -14,6 +14,7 @@ declare
 begin
     if log_id_ is null then
         update relaybox_internal.store set first_kept_seq = removed.last + 1;
+        delete from relaybox_internal.sealed_segment s where s.last_seq <= removed.last;
     else
         stream_position_ := relaybox_internal.last_stream_position_through(
             stream_, log_id_, removed.last

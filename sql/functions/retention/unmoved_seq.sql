@@ -3,9 +3,12 @@
 -- Reads the whole range: call it only for segments without another holder.
 create or replace function relaybox_internal.unmoved_seq(after_seq bigint, through_seq bigint)
 returns bigint
-language sql stable
+language plpgsql stable
 set enable_seqscan = on
+set plan_cache_mode = force_custom_plan -- only the segments of the range are looked at
 as $$
+begin
+    return (
     select min(o.seq)
     from relaybox_internal.sent_rows o
     where o.seq > after_seq and o.seq <= through_seq and not exists (
@@ -15,4 +18,6 @@ as $$
         where h.reads_log is null and a.state in ('delivered', 'planned', 'retired')
             and a.seq = o.seq
     )
+    );
+end
 $$;

@@ -103,6 +103,27 @@ select 'changed', format('row security of %s is force', m.oid::regclass),
 from members m
 where m.relforcerowsecurity
 union all
+-- a seal is the record and the trigger: only together are late rows refused
+select case when g.oid is null then 'missing' else 'changed' end,
+    format(
+        'trigger refuse_late_row of sealed segment %s is %s', m.oid::regclass,
+        case when g.oid is null then 'missing' else 'not enabled always' end
+    ),
+    case
+        when g.oid is null then format(
+            'create trigger refuse_late_row before insert on %s for each row execute function '
+            'relaybox_internal.refuse_late_row(); ', m.oid::regclass
+        )
+        else ''
+    end || format('alter table %s enable always trigger refuse_late_row', m.oid::regclass),
+    true
+from members m
+join relaybox_internal.sealed_segment s on s.segment = m.oid
+left join pg_trigger g on g.tgrelid = m.oid and g.tgname = 'refuse_late_row' and not g.tgisinternal
+where
+    s.xmin::text::bigint = s.sealed_xid::text::numeric % 4294967296
+    and g.tgenabled is distinct from 'A'
+union all
 select 'missing', format('%s is not a partition of %s', c.oid::regclass, p.name),
     format(
         'alter table %s attach partition %s for values from (%s) to (%s)', p.name, c.oid::regclass,

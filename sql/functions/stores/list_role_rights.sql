@@ -26,8 +26,8 @@ with our_table (table_schema, table_name, driver_may) as (
     union all
     select 'relaybox_internal', t.name, array['SELECT']
     from unnest(array[
-        'consumer_action', 'consumer_quota', 'frame_partition', 'installed_object', 'put', 'store',
-        'stream_role', 'subscription_role', 'topic_role'
+        'consumer_action', 'consumer_quota', 'frame_partition', 'installed_object', 'put',
+        'sealed_segment', 'store', 'stream_role', 'subscription_role', 'topic_role'
     ]) t (name)
     union all
     select 'relaybox_internal', 'log', array['SELECT', 'INSERT']
@@ -115,7 +115,7 @@ function_rights (grantee, names) as (
     ('relaybox_driver', array[
         'cancel_replay', 'count_replay', 'drop_dead_letter', 'lag', 'redrive', 'replay',
         'begin_attach', 'drop_oldest_segment', 'ensure_log_segments', 'ensure_outbox_segments',
-        'finish_attach', 'trace_cause', 'trace_derived'
+        'finish_attach', 'seal_outbox_segments', 'trace_cause', 'trace_derived'
     ])
 ),
 

@@ -19,7 +19,7 @@ declare
         'dropped_segment', 'failed_attempt', 'frame_partition', 'generation', 'ghost', 'held',
         'hop_in', 'hop_in_log_id_seq', 'hop_out', 'index_range', 'installed_object', 'lane',
         'late_delivery', 'migration', 'numbering', 'outbox_overflow', 'outbox_seq', 'put', 'receipt',
-        'replay_range', 'replay_range_replay_range_id_seq', 'seen', 'sender', 'sender_counter',
+        'replay_range', 'replay_range_replay_range_id_seq', 'sealed_segment', 'seen', 'sender', 'sender_counter',
         'sender_role', 'sender_state', 'sender_state_sender_id_seq', 'skip', 'skip_skip_id_seq',
         'store', 'stream', 'stream_log', 'stream_role', 'stream_stream_id_seq', 'stream_topic',
         'subscription', 'subscription_role', 'subscription_subscription_id_seq', 'topic_request',

@@ -6,9 +6,12 @@ create or replace function relaybox_internal.accounted_seqs(
     hop_name text, after_seq bigint, through_seq bigint
 )
 returns table (seq bigint, state text, batch bigint)
-language sql stable
-set enable_seqscan = off -- and so never inlined: once per hop, not per row
+language plpgsql stable
+set enable_seqscan = off
+set plan_cache_mode = force_custom_plan -- only the segments of the range are looked at
 as $$
+begin
+    return query
     select
         r.seq,
         case
@@ -25,6 +28,7 @@ as $$
     from relaybox_internal.generation g
     cross join lateral unnest(g.adopted_seqs) a (seqs)
     join relaybox_internal.sent_rows o on o.seq >= greatest(lower(a.seqs), after_seq + 1)
+        and o.seq > after_seq and o.seq <= through_seq
         and o.seq <= least(upper(a.seqs) - 1, through_seq)
     where g.hop = hop_name
         and o.topic = any(array(select unnest(relaybox_internal.hop_topics(hop_name))))
@@ -34,7 +38,9 @@ as $$
     union all
     select o.seq, 'waiting', null
     from relaybox_internal.hop_out h
-    join relaybox_internal.sent_rows o on o.seq > greatest(h.anchor_seq, after_seq) and o.seq <= through_seq
+    join relaybox_internal.sent_rows o on o.seq > h.anchor_seq
+        and o.seq > after_seq and o.seq <= through_seq
     where h.hop = hop_name and h.retired_at is null and o.topic = any(h.topics)
-        and not pg_visible_in_snapshot(o.xid, h.lower)
+        and not pg_visible_in_snapshot(o.xid, h.lower);
+end
 $$;

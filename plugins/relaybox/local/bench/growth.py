@@ -33,9 +33,6 @@ _FILL = "insert into relaybox.outbox (topic, sender, payload) select %(topic)s, 
 _FILL_BIG = "insert into relaybox.outbox (topic, sender, payload) values (%s, 's1', repeat('0123456789abcdef', 1048576))"
 _TRANSACTION_ROWS = 10_000
 _PRODUCERS = 2
-_LEAST_MESSAGES = 100_000
-"""Enough for the fetches behind the segments that are dropped."""
-
 _SPARK_SHARE = 0.1
 _REPLAY_WINDOW_SECONDS = 30 * 86_400
 _LANES_PER_SUBSCRIPTION = 64
@@ -155,7 +152,8 @@ class _Growth:
         self._memory: dict[str, Driven] = {}
 
     def run(self, *, with_spark: bool) -> GrowthReport:
-        small = max(self._asked.messages // 100, _LEAST_MESSAGES, 5 * self._segment_rows)
+        # enough for the fetches behind the segments that are dropped
+        small = max(self._asked.messages // 100, self._rows_to_read() + 5 * self._segment_rows)
         self._write_routes(hops=1)
         for store in (SOURCE, DESTINATION):
             self._stores.query(store, "create extension pg_stat_statements")

@@ -23,7 +23,11 @@ with ours as (
 select format('Trigger %%I is on %%s', t.tgname, o.name) as what, 'it can change or refuse what is written' as effect,
     format('drop trigger %%I on %%s', t.tgname, o.name) as drop
 from pg_trigger t join ours o on o.oid = t.tgrelid
-where not t.tgisinternal and t.tgparentid = 0 -- Relaybox has none
+where not t.tgisinternal and t.tgparentid = 0
+    and not exists ( -- of a sealed segment; Relaybox has no other
+        select from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+        where p.oid = t.tgfoid and (n.nspname, p.proname) = ('relaybox_internal', 'refuse_late_row')
+    )
 union all
 select format('Rule %%I is on %%s', w.rulename, o.name), 'it rewrites statements',
     format('drop rule %%I on %%s', w.rulename, o.name)
