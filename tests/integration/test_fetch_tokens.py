@@ -280,7 +280,9 @@ def extend(world: World, verification: str | None) -> Any:
 def test_a_lease_is_extended_for_work_that_takes_longer(shop: World) -> None:
     """Also once it has ended, as long as nobody else has the lane; the token stays."""
     _, verification = got(shop, 3, ", worker => 'slow'")
-    shop.query(STORE, "update relaybox_internal.cursor set leased_until = clock_timestamp() - interval '1 s' where worker = 'slow'")
+    shop.query(
+        STORE, "update relaybox_internal.cursor set leased_until = clock_timestamp() - interval '1 s' where worker = 'slow'"
+    )
     assert 0 < extend(shop, verification).total_seconds() <= 60
     assert shop.query(STORE, "select from relaybox.fetch('billing', 3, worker => 'other')") == []
     assert shop.value(STORE, "select leased_until > clock_timestamp() from relaybox.lag('billing')")
@@ -298,7 +300,9 @@ def test_no_lease_is_extended_for_who_has_none(shop: World) -> None:
     shop.query(STORE, "select relaybox.ack('billing', 3, %s)", verification)
     assert refusal(shop, extend, verification)[0] == "RB035"
     _, verification = got(shop, 3, ", worker => 'slow'")
-    shop.query(STORE, "update relaybox_internal.cursor set leased_until = clock_timestamp() - interval '1 s' where worker = 'slow'")
+    shop.query(
+        STORE, "update relaybox_internal.cursor set leased_until = clock_timestamp() - interval '1 s' where worker = 'slow'"
+    )
     got(shop, 3, ", worker => 'other'")
     assert refusal(shop, extend, verification)[0] == "RB035"
     for unknown in (None, "", "1-0000000000000000"):
