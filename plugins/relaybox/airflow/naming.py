@@ -86,7 +86,9 @@ def export_dag_id(export: Export) -> str:
 
 
 def sink_dag_id(sink: Sink) -> str:
-    return f"relaybox_webhook__{sink.name}" if sink.kind == "webhook" else f"relaybox_kafka__{sink.name}"
+    if sink.kind == "webhook":
+        return f"relaybox_webhook__{sink.name}"
+    return f"relaybox_kafka__{sink.name}"
 
 
 def retain_task_id(store: Store) -> str:
