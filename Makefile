@@ -213,7 +213,7 @@ pin-images: ## Write the digests of the images of docker/compose.yaml into docke
 .PHONY: lock
 lock: $(INSTALLED) ## Pin the newest allowed versions, with hashes, in requirements.lock
 	$(COMPILE) --upgrade --all-extras --constraint tests/versions/equal-sparks.txt --output-file $(LOCK) pyproject.toml
-	$(COMPILE) --extra airflow --extra lake --extra spark --constraint $(LOCK) --output-file docker/$(LOCK) pyproject.toml
+	$(COMPILE) --extra airflow --extra kafka --extra lake --extra spark --extra webhooks --constraint $(LOCK) --output-file docker/$(LOCK) pyproject.toml
 	$(COMPILE) --upgrade --all-extras --resolution lowest-direct --output-file tests/versions/lowest.lock pyproject.toml
 	$(COMPILE) --upgrade --output-file tests/versions/moto.lock tests/versions/moto.in
 	$(RESOLVE) --upgrade --no-annotate --resolution lowest-direct --output-file tests/versions/airflow-lowest.txt tests/versions/airflow.in

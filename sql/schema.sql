@@ -1207,6 +1207,40 @@ COMMENT ON COLUMN relaybox_internal.dropped_segment.account IS 'Of an outbox seg
 ALTER TABLE ONLY relaybox_internal.dropped_segment
     ADD CONSTRAINT dropped_segment_pkey PRIMARY KEY (dropped_at, segment);
 
+CREATE TABLE relaybox_internal.endpoint_failure (
+    subscription_id integer NOT NULL,
+    endpoint text NOT NULL,
+    failing_since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    failure_count bigint DEFAULT 1 NOT NULL,
+    failed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    pause_seconds double precision NOT NULL,
+    reason text NOT NULL,
+    failed_for text DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT endpoint_failure_has_failed CHECK (((failure_count >= 1) AND (pause_seconds >= (0)::double precision)))
+);
+
+COMMENT ON TABLE relaybox_internal.endpoint_failure IS 'Endpoints that do not take the messages of a subscription: of a webhook, or of Kafka. The messages wait, and no attempt is counted against them. The row goes when a message is delivered.';
+
+COMMENT ON COLUMN relaybox_internal.endpoint_failure.endpoint IS 'What the worker calls it: a URL without its query, or brokers and topic.';
+
+COMMENT ON COLUMN relaybox_internal.endpoint_failure.failing_since IS 'The first failure since a message was delivered.';
+
+COMMENT ON COLUMN relaybox_internal.endpoint_failure.failure_count IS 'Failures since then, one after the other.';
+
+COMMENT ON COLUMN relaybox_internal.endpoint_failure.failed_at IS 'The newest failure.';
+
+COMMENT ON COLUMN relaybox_internal.endpoint_failure.pause_seconds IS 'From the newest failure to the next attempt.';
+
+COMMENT ON COLUMN relaybox_internal.endpoint_failure.reason IS 'Of the newest failure.';
+
+COMMENT ON COLUMN relaybox_internal.endpoint_failure.failed_for IS 'The login of its worker.';
+
+ALTER TABLE ONLY relaybox_internal.endpoint_failure
+    ADD CONSTRAINT endpoint_failure_pkey PRIMARY KEY (subscription_id);
+
+ALTER TABLE ONLY relaybox_internal.endpoint_failure
+    ADD CONSTRAINT endpoint_failure_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
+
 CREATE TABLE relaybox_internal.failed_attempt (
     subscription_id integer NOT NULL,
     lane integer NOT NULL,

@@ -212,6 +212,10 @@ class LakeFailed(Transient):
     """The lake can't be reached, read or written, or its disk is full. Nothing is acknowledged."""
 
 
+class EndpointUnavailable(Transient):
+    """The endpoint of a webhook, or Kafka, takes no message now. Its messages wait, and none is refused."""
+
+
 class ExportSuperseded(Transient):
     """Another run of the export has committed first. This one commits nothing."""
 

@@ -120,6 +120,17 @@ CONSUMER_FAILPOINTS: Mapping[str, str] = {
 }
 """The same of a consumer's loop."""
 
+SINK_FAILPOINTS: Mapping[str, str] = {
+    "sink.begin": "store: connected, nothing fetched",
+    "sink.leased": "store: messages fetched and leased, nothing sent",
+    "sink.delivered": "endpoint: messages confirmed, not acknowledged",
+    "sink.acknowledged": "store: these acknowledged, COMMIT not sent yet",
+    "sink.committed": "store: that committed",
+    "sink.failed": "endpoint: took no message, nothing recorded and no lane given back",
+    "sink.recorded": "store: the failure of the endpoint recorded, COMMIT not sent yet",
+}
+"""The same of a worker that delivers to a webhook or to Kafka. What is refused there is refused as by a consumer."""
+
 PUT_FAILPOINTS: Mapping[str, str] = {
     "put.begin": "store: connected, nothing written",
     "put.committing": "store: the put recorded and its messages inserted, COMMIT not sent yet",
@@ -211,6 +222,7 @@ INIT_FAILPOINTS: Mapping[str, str] = {
 KNOWN_FAILPOINTS = (
     *FAILPOINTS,
     *CONSUMER_FAILPOINTS,
+    *SINK_FAILPOINTS,
     *PUT_FAILPOINTS,
     *FRAME_FAILPOINTS,
     *DERIVE_FAILPOINTS,

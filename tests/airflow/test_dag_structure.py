@@ -251,6 +251,28 @@ def test_an_export_has_a_dag_that_its_stream_starts(tmp_path: Path, monkeypatch:
     assert (task.retries, task.owner, dag.max_active_runs) == (2, "lake", 1)
 
 
+def test_a_webhook_and_a_sink_of_kafka_have_dags_that_their_stream_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the retries and the owner of each. Building them reads no secret."""
+    path = routes_file(tmp_path)
+    common = {"store": "hub", "stream": "flights", "owner": "crew", "retries": RETRIES}
+    sinks = {
+        "webhooks": {"billing": {"url": "https://example.com/hooks", "secrets": ["connection:billing_secret"], **common}},
+        "kafka": {"warehouse": {"bootstrap_servers": "kafka:9092", **common}},
+    }
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | sinks))
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
+    dags = parse().dags
+    for kind, name in (("webhook", "billing"), ("kafka", "warehouse")):
+        dag = dags[f"relaybox_{kind}__{name}"]
+        starts = schedule(dag)
+        assert sorted(asset_names(starts)) == ["relaybox/flights/1/log", f"relaybox/relaybox_hub/{kind}.{name}/waiting"]
+        (task,) = dag.tasks
+        assert (task.task_id, task.retries, task.owner, dag.max_active_runs) == ("deliver", 2, "crew", 1)
+        assert f"relaybox {kind} retry {name}" in (dag.doc_md or "")
+
+
 def test_retries_are_the_routes(dags: Mapping[str, DAG]) -> None:
     """Three attempts are two retries, each delay three times the one before, at most a minute."""
     for dag_id in HOP_DAG_IDS:
@@ -490,7 +512,7 @@ def test_each_dag_is_of_the_kind_that_its_id_says(dags: Mapping[str, DAG]) -> No
     assert all(
         any(dag_id.startswith(kind.prefix) for dag_id in dags)
         for kind in KINDS
-        if kind.module not in {"derive", "promote", "export"}
+        if kind.module not in {"derive", "promote", "export", "sink"}
     )
 
 

@@ -51,6 +51,9 @@ SHOWN |= {
     "subscription_delays.sql": "how long messages have waited, for the metrics",
     "subscription_metrics.sql": "since when messages have waited",
     "subscriptions.sql": "how long a lane has stood",
+    "record_endpoint_failure.sql": "when an endpoint failed",
+    "endpoint_failure.sql": "how much of a pause is left: a step of the clock ends it early, or never makes it longer than it was given for",
+    "sinks/webhooks.py": "the header webhook-timestamp, and a Retry-After that is a date",
     "unsubscribe.sql": "when a subscription ended",
     "new_token.sql": "a token, which a clock and a random number keep from coming twice",
 }

@@ -25,6 +25,9 @@ NOT_A_STEP = {
     "stores/initialisation.py": "adds one column to a store of version 37 or less; the next init finds it there or adds it",
     "consumer/loop.py": "a consumer's transactions are her own; she has CONSUMER_FAILPOINTS, and is killed at each of them",
     "consumer/session.py": "the same",
+    "sinks/worker.py": "a worker's transactions are those of a consumer; it has SINK_FAILPOINTS, and is killed at each of them",
+    "sinks/subscribing.py": "a subscription is made by one statement in one transaction",
+    "sinks/states.py": "the end of a pause is one statement in one transaction",
     "streams/senders.py": "an operator's declaration is one statement in one transaction",
     "subscriptions/subscriptions.py": "an operator's change of a subscription is one statement in one transaction",
     "retention/retiring.py": "an operator's word that a hop moves nothing more is one statement in one transaction",
@@ -38,6 +41,7 @@ NOT_A_STEP = {
 """Modules that commit and are no step of the protocol, and why."""
 
 STRUCK_ELSEWHERE = {
+    "SINK_FAILPOINTS": "tests/integration/test_webhooks.py::test_a_worker_that_is_killed_at_any_step_loses_nothing",
     "CONSUMER_FAILPOINTS": "tests/integration/test_g10_exactly_once.py::test_g10_killed_at_each_step_in_turn",
     "TRIAL_FAILPOINTS": "tests/integration/test_trial_steps.py::test_g3_a_trial_that_is_killed_at_any_step_has_the_messages_of_one_attempt",
     "FRAME_FAILPOINTS": "tests/integration/test_frame_partitions.py::test_g3_a_task_that_is_killed_at_any_step_sends_its_partition_once",

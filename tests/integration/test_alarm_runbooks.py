@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,7 +19,9 @@ from relaybox.local.clusters import postgres_binaries
 from relaybox.monitoring.metrics import collect, read_store_metrics
 from relaybox.monitoring.status import read_status
 from tests.support.cli import run
+from tests.support.endpoint import answer, endpoint
 from tests.support.runbooks import RUNBOOKS, read_blocks, run_blocks
+from tests.support.sinks import SECRET, WHERE, deliver_waiting, webhook
 from tests.support.streams import STORE, ack, deliver
 from tests.support.world import STORES, World, insert, wait_until
 
@@ -241,6 +244,23 @@ def test_dead_letters(world: World) -> None:
 
     said = follow(world, "dead-letters", between={3: consume})
     assert said.strip().endswith(" 0.0")
+
+
+def test_a_failing_endpoint(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WHERE, SECRET)
+    deliver(world, 2)
+    with endpoint() as here:
+        here.always = answer(503)
+        with pytest.raises(errors.EndpointUnavailable):
+            deliver_waiting(webhook(world, here.url))
+        assert worst(world, "relaybox_endpoint_failing_seconds", subscription="webhook.billing") > 0
+
+        def repair() -> None:
+            here.always = answer(204)
+
+        said = follow(world, "failing-endpoint", between={2: repair})
+    (listed,) = json.loads(said)["sinks"]
+    assert (listed["failing_since"], listed["waiting_count"]) == (None, 0)
 
 
 def _begun_at(session: Any) -> str:

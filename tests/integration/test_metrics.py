@@ -185,6 +185,7 @@ def test_the_text_is_openmetrics(world: World) -> None:
 def test_every_metric_that_stores_and_hops_give_is_explained(world: World) -> None:
     """A name that METRICS does not know would be left out silently."""
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
+    world.query(STORE, "select relaybox.record_endpoint_failure('billing', 'https://example.com', 'HTTP 503', 1)")
     world.send("one")
     world.send("lost", topic="flihgts")
     world.transfer_all()

@@ -9,7 +9,17 @@ import pytest
 from pydantic import BaseModel
 
 from relaybox import errors, routes
-from relaybox.routes.rules import DeriveRules, ExportRules, LimitsRules, RetentionRules, RetriesRules, RouteRules, StoreRules
+from relaybox.routes.rules import (
+    DeriveRules,
+    ExportRules,
+    KafkaRules,
+    LimitsRules,
+    RetentionRules,
+    RetriesRules,
+    RouteRules,
+    StoreRules,
+    WebhookRules,
+)
 from relaybox.stores.connections import _OWN_CODES
 from relaybox.verification.stream_verification import VIOLATIONS
 from tests.support.cli import commands
@@ -209,12 +219,17 @@ def test_the_defaults_of_a_subscription_are_told() -> None:
         ("routes.<route>.retries", RetriesRules),
         ("routes.<route>.retention", RetentionRules),
         ("exports.<export>", ExportRules),
+        ("webhooks.<webhook>", WebhookRules),
+        ("kafka.<sink>", KafkaRules),
     ],
 )
 def test_the_tables_of_keys_are_the_rules_of_the_file(section: str, rules: type[BaseModel]) -> None:
     """At the head of relaybox.routes; sections of their own have tables of their own. Defaults that are numbers or words are compared."""
     table = (routes.__doc__ or "").split(f"**`{section}`**")[1].split("\n**")[0]
     told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", table, flags=re.MULTILINE))
+    if section == "kafka.<sink>":  # from `store` on as those of a webhook
+        webhook = (routes.__doc__ or "").split("**`webhooks.<webhook>`**")[1].split("\n**")[0]
+        told |= dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", webhook[webhook.index("| `store` |") :], flags=re.MULTILINE))
     names = {field.alias or name: field for name, field in rules.model_fields.items()}
     assert told.keys() - {"retention"} == names.keys() - {"limits", "retries", "retention", "spark", "derive"}
     for key, field in names.items():

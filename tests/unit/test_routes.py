@@ -11,6 +11,7 @@ from relaybox.errors import ConfigurationError
 from relaybox.routes import Limits, Retention, Retries, Routes, Spark, Store, Watch, load_routes
 from relaybox.routes.derive_rules import DERIVE_KEYS
 from relaybox.routes.export_rules import EXPORT_KEYS
+from relaybox.routes.sink_rules import KAFKA_KEYS, WEBHOOK_KEYS
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "relaybox.yaml"
 KNOWN = "Known: derive, integrity, limits, message_id_window, order, owner, path, policy, processed_by, retention, retries, runner, and 4 more"
@@ -299,6 +300,14 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     document["exports"]["flights_lake"] = {"stream": "flights", "store": "hub", "to": "delta", "path": "/srv/lake/flights"}
     (tmp_path / "relaybox.yaml").write_text(yaml.safe_dump(document))
     assert example.export("flights_lake") == load_routes(tmp_path / "relaybox.yaml").export("flights_lake")
+    assert document["webhooks"]["billing"].keys() == set(WEBHOOK_KEYS)
+    assert document["kafka"]["warehouse"].keys() == set(KAFKA_KEYS)
+    read = {"store": "analytics", "stream": "flights"}
+    document["webhooks"]["billing"] = {key: document["webhooks"]["billing"][key] for key in ("url", "secrets")} | read
+    document["kafka"]["warehouse"] = {"bootstrap_servers": "kafka-1:9092,kafka-2:9092"} | read
+    (tmp_path / "relaybox.yaml").write_text(yaml.safe_dump(document))
+    assert example.webhook("billing") == load_routes(tmp_path / "relaybox.yaml").webhook("billing")
+    assert example.kafka_sink("warehouse") == load_routes(tmp_path / "relaybox.yaml").kafka_sink("warehouse")
 
 
 @pytest.mark.parametrize(
@@ -331,6 +340,54 @@ def test_derived_messages_that_come_back_to_their_stream_are_refused(tmp_path: P
         return
     told = problems(tmp_path, text)
     assert [re.search(r"routes\.(\w+)\.derive\.from: .* expected no loop", one)[1] for one in told] == looping  # type: ignore[index]
+
+
+def test_a_sink_that_is_wrong_is_told_with_its_place(tmp_path: Path) -> None:
+    """Each problem in one report; a secret that someone wrote into the file is not shown."""
+    text = (
+        SMALLEST
+        + """\
+webhooks:
+  one: {store: hub, stream: flights, url: "http://billing.example.com/", secrets: ["env:S"]}
+  two: {store: airline, stream: flights, url: "https://user:topsecret@billing.example.com/", secrets: [whsec_topsecret]}
+  three: {store: hub, stream: bookings, url: "https://billing.example.com/#top", secrets: []}
+  four: {store: hab, stream: flights, url: "https://", secrets: ["env:A", "env:B", "env:C", "env:D", "env:E"], lane_by: day}
+  five: {store: hub, stream: flights, topic: flight, url: "https://b.example.com", secrets: ["connection:a"], total_seconds: 3, connect_seconds: 9}
+  six: {store: hub, stream: flights, url: "https://b.example.com:port/", secrets: ["env:A"], messages_per_second: 0, timeout: 3}
+kafka:
+  seven: {store: hub, stream: flights, bootstrap_servers: kafka, to_topic: "a b", properties: {acks: "0", sasl.password: "topsecret"}}
+  eight: {store: hub, stream: flights, bootstrap_servers: "kafka:9092", secrets: {sasl.password: topsecret}, properties: {linger.ms: 5}}
+"""
+    )
+    with pytest.raises(ConfigurationError) as refused:
+        load(tmp_path, text)
+    told = str(refused.value)
+    assert "topsecret" not in told
+    for expected in (
+        "webhooks.one.url: a URL without TLS: others on the way can read and change what is sent; expected https://, or plain_http",
+        'webhooks.two.stream: got "flights", which store airline does not deliver',
+        "webhooks.two.url: got a text like a connection string (not shown); expected a URL such as https://example.com",
+        "webhooks.two.secrets[0]: got a text (not shown); expected where the secret is: env:NAME",
+        "webhooks.three.url: got a text like a connection string (not shown); expected a URL",
+        'webhooks.three.stream: got "bookings", which store hub does not deliver',
+        "webhooks.three.secrets: got a list of 0; expected a list of one to four secrets, by their names",
+        'webhooks.four.store: got "hab"; expected a store of this file. Did you mean hub?',
+        "webhooks.four.url: got a text like a connection string (not shown); expected a URL",
+        "webhooks.four.secrets: got a list of 5; expected a list of one to four secrets",
+        'webhooks.four.lane_by: got "day"; expected sender or key',
+        'webhooks.five.topic: got "flight", which stream flights does not have; expected a topic of it. Did you mean flights?',
+        "webhooks.five.total_seconds: got 3; expected at least connect_seconds, which is 9",
+        "webhooks.six.url: got a text like a connection string (not shown); expected a URL",
+        "webhooks.six.messages_per_second: got 0; expected a number from 0.1 to 100000",
+        "webhooks.six.timeout: unknown key.",
+        'kafka.seven.bootstrap_servers: got "kafka"; expected one or more host:port',
+        'kafka.seven.to_topic: got "a b"; expected a topic of Kafka',
+        'kafka.seven.properties.acks: got "acks"; expected no such property: the producer waits for all replicas in sync',
+        "expected no secret in this file: name it in the section secrets",
+        "got a text (not shown); expected where the secret is",
+        'kafka.eight.properties."linger.ms": got 5; expected a text',
+    ):
+        assert expected in told, told
 
 
 def test_an_export_that_is_wrong_is_told_with_its_place(tmp_path: Path) -> None:
@@ -482,7 +539,7 @@ routes:
         '3: stores.Hub: got "Hub"; expected a name of 1 to 30 of a-z 0-9 _ -, the first a letter',
         "4: stores.mirror.pasword: unknown key. Known: bind_senders, bind_subscriptions, bind_topics, connection, durability, durability_reason, pool, require_approval, retention, service, watch",
         '4: stores.mirror.service: got "airline", the service of store airline too; expected one service per database',
-        "5: route: unknown key. Did you mean routes? Known: exports, routes, schemas, stores",
+        "5: route: unknown key. Did you mean routes? Known: exports, kafka, routes, schemas, stores, webhooks",
         '8: routes.flights.topics[1]: got "flights", which is at [0] too; expected each topic once',
         (
             '9: routes.flights.path[0]: got "airlnie"; expected a store of this file. '

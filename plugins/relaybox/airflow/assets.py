@@ -15,7 +15,7 @@ from airflow.sdk import Asset, AssetAny, AssetWatcher
 
 from relaybox.airflow.subscription_trigger import SubscriptionTrigger
 from relaybox.airflow.triggers import HopWorkTrigger
-from relaybox.routes import Export, Hop, Route, Routes, Store
+from relaybox.routes import Export, Hop, Route, Routes, Sink, Store
 
 LOG_PATIENCE_SECONDS = 2.0
 """How long a hop that reads a log leaves it to the hop before to trigger it, which it does when its task ends, and not while it lingers."""
@@ -59,6 +59,11 @@ def derive_assets(routes: Routes, route: Route) -> AssetAny:
 def export_assets(routes: Routes, export: Export) -> AssetAny:
     """Whose events start an export: those of the logs of its stream, and of its subscription, once the export has one."""
     return _stream_assets(routes, export.store, export.stream, export.subscription)
+
+
+def sink_assets(routes: Routes, sink: Sink) -> AssetAny:
+    """Whose events start a webhook or a sink of Kafka, likewise."""
+    return _stream_assets(routes, sink.store, sink.stream, sink.subscription)
 
 
 def _stream_assets(routes: Routes, store: Store, stream: str, *subscriptions: str) -> AssetAny:

@@ -12,8 +12,10 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from relaybox.airflow.credentials import session_parameters
 from relaybox.airflow.service_file import service_file_by_need
+from relaybox.airflow.sink_secrets import missing_connection, missing_password
 from relaybox.errors import ConfigurationError
 from relaybox.routes import Routes
+from relaybox.sinks.secrets import find_in_environment
 
 
 @contextmanager
@@ -21,6 +23,24 @@ def connections_of_airflow(routes: Routes) -> Iterator[None]:
     """Sessions to the stores log in with what Airflow says at that moment, while the block runs."""
     with service_file_by_need(routes.stores.values(), _read):
         yield
+
+
+def find_secret(where: str) -> str:
+    """The secret of a sink: of an environment variable of this process, or the password of an Airflow connection.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
+    kind, _, name = where.partition(":")
+    if kind != "connection":
+        return find_in_environment(where)
+    try:
+        password = Connection.get_connection_from_secrets(name).password
+    except AirflowNotFoundException as error:
+        raise missing_connection(where) from error
+    if not password:
+        raise missing_password(where)
+    return str(password)
 
 
 def _read(connection_id: str) -> dict[str, str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from relaybox.routes import Export, Hop, Route, Store
+from relaybox.routes import Export, Hop, Route, Sink, Store
 
 TRANSFER_TASK_ID = "transfer"
 DERIVE_TASK_ID = "derive"
 EXPORT_TASK_ID = "export"
+SINK_TASK_ID = "deliver"
 SETTLE_TASK_ID = "settle"
 WATCH_DAG_ID = "relaybox_watch"
 KEEP_ROUTES_TASK_ID = "keep_routes"
@@ -82,6 +83,12 @@ def promote_dag_id(route: Route) -> str:
 
 def export_dag_id(export: Export) -> str:
     return f"relaybox_export__{export.name}"
+
+
+def sink_dag_id(sink: Sink) -> str:
+    if sink.kind == "webhook":
+        return f"relaybox_webhook__{sink.name}"
+    return f"relaybox_kafka__{sink.name}"
 
 
 def retain_task_id(store: Store) -> str:

@@ -28,6 +28,8 @@ MODULES: dict[str, tuple[str, ...]] = {
     "topics": ("topics",),
     "contracts": ("schemas", "asyncapi"),
     "consumers": ("consume", "replay"),
+    "webhook": ("webhook",),
+    "kafka": ("kafka",),
     "dead_letters": ("dead-letters",),
     "senders": ("senders",),
     "holdback": ("holdback", "skip"),

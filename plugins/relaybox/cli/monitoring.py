@@ -66,6 +66,14 @@ def _tell_problems(status: Status, *, debug: bool) -> ExitCode:
             f"run: relaybox init. To give them up: relaybox retire {hop.hop}",
             stderr=True,
         )
+    for endpoint in status.failing_endpoints:
+        waiting_count = amount(endpoint.waiting_count, "message waits", "messages wait")
+        print_text(
+            f"warning: store {endpoint.store}: endpoint {endpoint.endpoint} of subscription {endpoint.subscription} takes no message since "
+            f"{endpoint.failing_since:%Y-%m-%d %H:%M:%S} ({amount(endpoint.failure_count, 'failed attempt')}, the newest: "
+            f"{endpoint.reason}). {waiting_count}, and none is refused. {endpoint.next_step}",
+            stderr=True,
+        )
     waiting = [*status.unrouted, *status.orphaned_hops]
     return worst([*map(exit_code, found.values()), *(ExitCode.CONFIGURATION for _ in waiting)])
 

@@ -19,6 +19,7 @@ from relaybox.documents import (
     retention,
     retry_plan,
     senders,
+    sinks,
     status,
     stores,
     topics,
@@ -57,6 +58,15 @@ ANSWERS: Mapping[str, tuple[type[Document], ...]] = {
     "topics revoke": (topics.TopicsRevokedDocument,),
     "schemas": (contracts.SchemasDocument,),
     "replay": (consumers.ReplayDocument, consumers.CancelledReplayDocument),
+    **{
+        f"{kind} {command}": (document,)
+        for kind in ("webhook", "kafka")
+        for command, document in (
+            ("list", sinks.SinksDocument),
+            ("run", sinks.SinkRunDocument),
+            ("retry", sinks.SinkRetriedDocument),
+        )
+    },
     "dead-letters list": (dead_letters.DeadLettersDocument,),
     "dead-letters show": (dead_letters.DeadLetterDocument,),
     "dead-letters redrive": (dead_letters.RedrivenDocument,),

@@ -215,6 +215,26 @@ class ProviderDurabilityDocument(Document):
     said_at: Time
 
 
+class FailingEndpointDocument(Document):
+    """An endpoint of a webhook or of Kafka that takes no message now. Its messages wait."""
+
+    store: str
+    subscription: str
+    stream: str
+    endpoint: str
+    """The URL without its query; or brokers and topic."""
+    failing_since: Time
+    failure_count: int
+    """Failed attempts since then."""
+    retry_at: Time
+    """When the next attempt is due."""
+    reason: str
+    """What it answered to the newest."""
+    waiting_count: int
+    """Stream positions that are not acknowledged, of all topics of the stream."""
+    next_step: str
+
+
 class StatusDocument(Document):
     """The answer of `relaybox status`."""
 
@@ -225,6 +245,7 @@ class StatusDocument(Document):
     orphaned_hops: list[OrphanedHopDocument]
     provider_durability: dict[str, ProviderDurabilityDocument]
     """By store with `durability: provider`."""
+    failing_endpoints: list[FailingEndpointDocument]
     errors: dict[str, Text]
     """By store that did not answer, or not fully."""
 
@@ -239,5 +260,6 @@ class StatusDocument(Document):
             provider_durability={
                 store: ProviderDurabilityDocument.model_validate(found) for store, found in status.provider_durability.items()
             },
+            failing_endpoints=[FailingEndpointDocument.model_validate(endpoint) for endpoint in status.failing_endpoints],
             errors={store: str(error) for store, error in status.errors.items()},
         )

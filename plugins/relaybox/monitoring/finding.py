@@ -31,6 +31,7 @@ RUNBOOKS = {
     "topics_unknown": "unrouted-topic",
     "messages_detached": "detached-messages",
     "orphaned_hop": "growing-store",
+    "endpoint_fails": "failing-endpoint",
 }
 """By kind of finding."""
 

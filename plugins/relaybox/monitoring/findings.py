@@ -9,6 +9,7 @@ from relaybox.monitoring.finding import Finding, Severity
 from relaybox.monitoring.hop_findings import find_in_hop
 from relaybox.monitoring.store_findings import (
     find_detached,
+    find_failing_endpoints,
     find_in_store,
     find_orphaned,
     find_silent_stores,
@@ -45,6 +46,7 @@ def find_blockers(
         *(finding for store, here in blockers.items() for finding in find_in_store(routes, store, here)),
         *(finding for hop in status.hops for finding in find_in_hop(routes, status, hop, blockers)),
         *find_unrouted(status),
+        *find_failing_endpoints(status),
         *find_detached(detached),
         *find_orphaned(orphaned_hops),
     ]

@@ -88,6 +88,11 @@ METRICS = {
             "gauge",
             "Dead letters that are open (wait for a decision) or redriving (wait for their consumer).",
         ),
+        Metric(
+            "relaybox_endpoint_failing_seconds",
+            "gauge",
+            "How long the endpoint of a webhook or of Kafka has taken no message although attempts are made. Absent while it takes them.",
+        ),
         Metric("relaybox_subscription_behind_messages", "gauge", "Stream positions that the subscription has not acknowledged."),
         Metric(
             "relaybox_retention_held_seconds",

@@ -18,6 +18,7 @@ from relaybox.hops.continuity import HistoryGap
 from relaybox.monitoring.store_answers import ProviderDurability, ReceivingState, SendingState, StreamState
 from relaybox.monitoring.store_readings import StoreReading, start_reading
 from relaybox.retention.retiring import Backlog
+from relaybox.stores.endpoints import FailingEndpoint
 from relaybox.streams.topics import UnknownTopics
 from relaybox.verification.conservation import TopicAccount, find_broken
 from relaybox.verification.reliability import Delivery, compose, measure_delivery
@@ -181,6 +182,7 @@ class Status:
     Attributes:
         orphaned_hops: hops that relaybox.yaml no longer contains and that keep messages.
         provider_durability: the stores whose provider makes commits durable, by name.
+        failing_endpoints: webhooks and sinks of Kafka whose messages wait, since their endpoint takes none.
         errors: the stores that did not answer, or not fully, by name.
     """
 
@@ -191,6 +193,7 @@ class Status:
     orphaned_hops: tuple[Backlog, ...]
     errors: Mapping[str, errors.RelayboxError]
     provider_durability: Mapping[str, ProviderDurability] = field(default_factory=dict)
+    failing_endpoints: tuple[FailingEndpoint, ...] = ()
 
 
 def read_status(routes: Routes) -> Status:
@@ -217,6 +220,7 @@ def status_of(routes: Routes, hops: Mapping[str, HopStatus], said: Mapping[str, 
         provider_durability={
             store: found for store, reading in said.items() if (found := reading.sending.provider_durability) is not None
         },
+        failing_endpoints=tuple(endpoint for reading in said.values() for endpoint in reading.sending.failing_endpoints),
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypedDict, TypeVar
 from relaybox import errors
 from relaybox.hops.changed_readers import find_changed_readers
 from relaybox.retention.retiring import Backlog, read_backlogs
+from relaybox.stores.endpoints import FailingEndpoint, read_failing_endpoints
 from relaybox.streams.topics import UnknownTopics, count_unknown_topics
 from relaybox.verification.conservation import TopicAccount, read_account
 
@@ -117,6 +118,7 @@ class StoreAnswer(Generic[State]):
     unrouted: tuple[Unrouted, ...] = ()
     orphaned_hops: tuple[Backlog, ...] = ()
     provider_durability: ProviderDurability | None = None
+    failing_endpoints: tuple[FailingEndpoint, ...] = ()
     error: errors.RelayboxError | None = None
 
 
@@ -139,6 +141,7 @@ def ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> Store
         orphaned_hops=orphaned_hops,
         unknown_topics=unknown,
         provider_durability=session.row_if_any(ProviderDurability, _PROVIDER_DURABILITY),
+        failing_endpoints=tuple(read_failing_endpoints(session)),
     )
 
 

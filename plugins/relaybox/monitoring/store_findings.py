@@ -200,6 +200,23 @@ def find_detached(logs: Iterable[DetachedLog]) -> Iterator[Finding]:
         )
 
 
+def find_failing_endpoints(status: Status) -> Iterator[Finding]:
+    """Webhooks, and sinks of Kafka, whose endpoint takes no message."""
+    for endpoint in status.failing_endpoints:
+        yield Finding(
+            kind="endpoint_fails",
+            severity=Severity.STUCK,
+            store=endpoint.store,
+            since=endpoint.failing_since,
+            what=(
+                f"The endpoint of subscription {endpoint.subscription} at {endpoint.store} takes no message: "
+                f"{amount(endpoint.failure_count, 'attempt')} failed. Its messages wait, and none is refused."
+            ),
+            message_count=endpoint.waiting_count,
+            next_step=endpoint.next_step,
+        )
+
+
 def find_orphaned(hops: Iterable[OrphanedHop]) -> Iterator[Finding]:
     """Hops that relaybox.yaml no longer contains, with messages that are kept for them."""
     for hop in hops:

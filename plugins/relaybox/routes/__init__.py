@@ -136,6 +136,46 @@ outbox is never detached: a hop that stops has an alert.
 **`schemas.<topic>`**: the JSON Schemas of a topic: a list of files, version 1 first. A version is only
 added, at the end. Paths begin at the folder of this file. See docs/contracts.md.
 
+**`webhooks.<webhook>`**, for a stream whose messages are sent to a URL: see docs/outward.md
+
+| key | default | rule |
+|---|---|---|
+| `url` | | `https://` and a host; no login, no fragment; redirects are not followed |
+| `secrets` | | one to four secrets that sign, each as `env:NAME` or `connection:ID`; never the secret itself |
+| `plain_http` | false | true: an `http://` URL is allowed |
+| `connect_seconds` | 5 | 1 to 60: to connect |
+| `read_seconds` | 15 | 1 to 120: between two bytes of the answer |
+| `total_seconds` | 30 | `connect_seconds` to 120: of one attempt |
+| `answer_bytes` | 65536 | 0 to 16777216: of an answer, read at most |
+| `store` | | the store where the stream is read |
+| `stream` | | a stream that the store delivers |
+| `topic` | null | only messages of this topic; null: all of the stream |
+| `start` | `earliest` | where a new subscription begins: `"earliest"`, `"latest"`, a stream position or a time |
+| `lanes` | 1 | 1 to 64: messages that are under way at once |
+| `lane_by` | `sender` | `sender` or `key`: whose order is kept |
+| `hold_sender` | false | true: later messages of a sender wait behind its dead letter |
+| `nack_limit` | 5 | 1 to 1000: so many refusals make a message a dead letter |
+| `retry_seconds` | 30 | 0 to 86400: between two attempts at a message that the endpoint refused |
+| `messages_per_second` | null | 0.1 to 100000: of one process, at most; null: no limit |
+| `open_after_failures` | 5 | 1 to 1000: so many failures of the endpoint, one after the other, open the circuit breaker |
+| `max_pause_seconds` | 300 | 1 to 86400: the longest pause before the next attempt at an endpoint that fails |
+| `owner` | `relaybox` | the owner of the DAG |
+
+**`kafka.<sink>`**, for a stream whose messages are sent to Kafka. The keys from `store` on are as those of a webhook.
+
+| key | default | rule |
+|---|---|---|
+| `bootstrap_servers` | | `host:port`, several with commas in between |
+| `to_topic` | `{topic}` | the topic of Kafka; `{topic}` stands for the topic of the message |
+| `key_by` | `sender` | `sender` or `key`: the key of each record, which chooses its partition |
+| `cloudevents` | false | true: the headers of CloudEvents are sent too |
+| `properties` | | properties of librdkafka: `compression.type: "lz4"`; values are texts; secrets are refused |
+| `secrets` | | properties that are secret: `sasl.password: "env:KAFKA_PASSWORD"`, or `connection:ID` |
+| `delivery_seconds` | 30 | 1 to 120: until the brokers have confirmed a message |
+| `batch_messages` | 500 | 1 to 10000: sent and acknowledged together, at most |
+
+`retries` of a webhook or a sink of Kafka are as those of a route.
+
 One task detaches the logs of a store. So the routes that let it detach there have the same `spark`.
 
 **Local hops.** Only the first store of a path may be in it twice: `[hub, hub]`,
@@ -170,20 +210,38 @@ Two routes may share stores, hops and topics, because each hop has its own log. 
 """
 
 from relaybox.routes.loading import load_routes, parse_routes
-from relaybox.routes.model import Derivation, Export, Hop, Limits, Retention, Retries, Route, Routes, Spark, Store, Watch
+from relaybox.routes.model import (
+    Derivation,
+    Export,
+    Hop,
+    KafkaSink,
+    Limits,
+    Retention,
+    Retries,
+    Route,
+    Routes,
+    Sink,
+    Spark,
+    Store,
+    Watch,
+    Webhook,
+)
 
 __all__ = [
     "Derivation",
     "Export",
     "Hop",
+    "KafkaSink",
     "Limits",
     "Retention",
     "Retries",
     "Route",
     "Routes",
+    "Sink",
     "Spark",
     "Store",
     "Watch",
+    "Webhook",
     "load_routes",
     "parse_routes",
 ]

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from relaybox.routes.file import parse_route_file, read_text
 from relaybox.routes.model import (
     Derivation,
     Export,
     Hop,
+    KafkaSink,
     Limits,
     Retention,
     Retries,
@@ -20,17 +22,21 @@ from relaybox.routes.model import (
     Spark,
     Store,
     Watch,
+    Webhook,
 )
 from relaybox.routes.rules import (
     DeriveRules,
     ExportRules,
     FileRules,
+    KafkaRules,
     RetentionRules,
     RetriesRules,
     RouteRules,
+    SinkRules,
     SparkRules,
     StoreRules,
     WatchRules,
+    WebhookRules,
     check_rules,
 )
 
@@ -57,7 +63,10 @@ def _routes(rules: FileRules, path: Path, text: str) -> Routes:
     stores = {name: _store(name, store) for name, store in rules.stores.items()}
     routes = {name: _route(name, route, stores) for name, route in rules.routes.items()}
     exports = {name: _export(name, export, stores) for name, export in rules.exports.items()}
-    return Routes(stores, routes, path, text, exports, {topic: tuple(files) for topic, files in rules.schemas.items()})
+    webhooks = {name: _webhook(name, webhook, stores) for name, webhook in rules.webhooks.items()}
+    kafka = {name: _kafka(name, sink, stores) for name, sink in rules.kafka.items()}
+    schemas = {topic: tuple(files) for topic, files in rules.schemas.items()}
+    return Routes(stores, routes, path, text, exports, schemas, webhooks, kafka)
 
 
 def _export(name: str, rules: ExportRules, stores: Mapping[str, Store]) -> Export:
@@ -76,6 +85,53 @@ def _export(name: str, rules: ExportRules, stores: Mapping[str, Store]) -> Expor
         retries=_retries(rules.retries),
         spark=_spark(rules.spark),
     )
+
+
+def _webhook(name: str, rules: WebhookRules, stores: Mapping[str, Store]) -> Webhook:
+    return Webhook(
+        **_sink(name, rules, stores),
+        url=rules.url,
+        secrets=tuple(rules.secrets),
+        connect_seconds=rules.connect_seconds,
+        read_seconds=rules.read_seconds,
+        total_seconds=rules.total_seconds,
+        answer_bytes=rules.answer_bytes,
+    )
+
+
+def _kafka(name: str, rules: KafkaRules, stores: Mapping[str, Store]) -> KafkaSink:
+    return KafkaSink(
+        **_sink(name, rules, stores),
+        bootstrap_servers=rules.bootstrap_servers,
+        to_topic=rules.to_topic,
+        key_by=rules.key_by,
+        cloudevents=rules.cloudevents,
+        properties=dict(rules.properties),
+        secrets=dict(rules.secrets),
+        delivery_seconds=rules.delivery_seconds,
+        batch_messages=rules.batch_messages,
+    )
+
+
+def _sink(name: str, rules: SinkRules, stores: Mapping[str, Store]) -> dict[str, Any]:
+    """What both kinds of sinks have."""
+    return {
+        "name": name,
+        "store": stores[rules.store],
+        "stream": rules.stream,
+        "topic": rules.topic,
+        "start": rules.start,
+        "lanes": rules.lanes,
+        "lane_by": rules.lane_by,
+        "hold_sender": rules.hold_sender,
+        "nack_limit": rules.nack_limit,
+        "retry_seconds": rules.retry_seconds,
+        "messages_per_second": rules.messages_per_second,
+        "open_after_failures": rules.open_after_failures,
+        "max_pause_seconds": rules.max_pause_seconds,
+        "owner": rules.owner,
+        "retries": _retries(rules.retries),
+    }
 
 
 def _store(name: str, rules: StoreRules) -> Store:

@@ -181,6 +181,140 @@ class Export:
 
 
 @dataclass(frozen=True)
+class Sink:
+    """A stream of a store whose messages are delivered to an endpoint outside of the stores, at least once.
+
+    Attributes:
+        name: of the sink; it names its subscription and its DAG.
+        store: that delivers the stream.
+        stream: whose messages are delivered.
+        topic: only messages of this topic; None: all of the stream.
+        start: where a new subscription begins: earliest, latest, a stream position or a time.
+        lanes: this many messages at once, at most.
+        lane_by: sender or key: what keeps its order.
+        hold_sender: later messages of a sender wait behind its dead letter.
+        nack_limit: refusals of a message after which it is a dead letter.
+        retry_seconds: between two attempts at a message that the endpoint refused.
+        messages_per_second: at most, of all lanes of a process; None: no limit.
+        open_after_failures: failures of the endpoint, one after the other, that open its circuit breaker.
+        max_pause_seconds: the longest pause between two attempts at an endpoint that fails.
+        owner: of the DAG.
+        retries: of its task.
+    """
+
+    name: str
+    store: Store
+    stream: str
+    topic: str | None
+    start: str
+    lanes: int
+    lane_by: str
+    hold_sender: bool
+    nack_limit: int
+    retry_seconds: int
+    messages_per_second: float | None
+    open_after_failures: int
+    max_pause_seconds: int
+    owner: str
+    retries: Retries
+
+    @property
+    def kind(self) -> str:
+        """webhook or kafka: the command that runs it, and how its subscription and DAG begin."""
+        raise NotImplementedError
+
+    @property
+    def endpoint(self) -> str:
+        """What is shown of where the messages go."""
+        raise NotImplementedError
+
+    @property
+    def attempt_seconds(self) -> int:
+        """How long an attempt takes at most."""
+        raise NotImplementedError
+
+    @property
+    def subscription(self) -> str:
+        """What the store knows the sink as: retention keeps what it has not acknowledged."""
+        return f"{self.kind}.{self.name}"
+
+    @property
+    def lease_seconds(self) -> int:
+        """Of a new subscription: no other worker gets a message during an attempt and the wait for its rate."""
+        rate_seconds = 0.0 if self.messages_per_second is None else self.lanes / self.messages_per_second
+        return max(60, int(2 * self.attempt_seconds + 2 * rate_seconds) + 1)
+
+
+@dataclass(frozen=True)
+class Webhook(Sink):
+    """Messages are sent to a URL, as the Standard Webhooks specification says.
+
+    Attributes:
+        url: without a login. Redirects are not followed.
+        secrets: where the secrets are that sign: env:NAME or connection:ID. Each signs each message.
+        connect_seconds, read_seconds, total_seconds: limits of an attempt: to connect, between two bytes, and of the whole.
+        answer_bytes: of an answer, read at most.
+    """
+
+    url: str
+    secrets: tuple[str, ...]
+    connect_seconds: int
+    read_seconds: int
+    total_seconds: int
+    answer_bytes: int
+
+    @property
+    def kind(self) -> str:
+        return "webhook"
+
+    @property
+    def endpoint(self) -> str:
+        """The URL without its query, which may have a token."""
+        return self.url.partition("?")[0]
+
+    @property
+    def attempt_seconds(self) -> int:
+        return self.total_seconds
+
+
+@dataclass(frozen=True)
+class KafkaSink(Sink):
+    """Messages are sent to a topic of Kafka, by an idempotent producer.
+
+    Attributes:
+        bootstrap_servers: host:port, with commas in between.
+        to_topic: in which `{topic}` stands for the topic of the message.
+        key_by: sender or key: the key of the record, and so its partition.
+        cloudevents: the headers of CloudEvents are sent too.
+        properties: of librdkafka, by name; no secret.
+        secrets: properties whose value is elsewhere: env:NAME or connection:ID.
+        delivery_seconds: until the brokers have confirmed a message.
+        batch_messages: sent and acknowledged together, at most.
+    """
+
+    bootstrap_servers: str
+    to_topic: str
+    key_by: str
+    cloudevents: bool
+    properties: Mapping[str, str] = field(hash=False)
+    secrets: Mapping[str, str] = field(hash=False)
+    delivery_seconds: int
+    batch_messages: int
+
+    @property
+    def kind(self) -> str:
+        return "kafka"
+
+    @property
+    def endpoint(self) -> str:
+        return f"{self.bootstrap_servers} {self.to_topic}"
+
+    @property
+    def attempt_seconds(self) -> int:
+        return self.delivery_seconds
+
+
+@dataclass(frozen=True)
 class RouteSettings:
     """What a route says about moving its messages. Each of its hops has the same settings.
 
@@ -280,6 +414,8 @@ class Routes:
     exports: Mapping[str, Export] = field(default_factory=dict)
     schemas: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Of each topic, the files with its JSON Schemas: version 1 first; relative to the folder of `path`."""
+    webhooks: Mapping[str, Webhook] = field(default_factory=dict)
+    kafka: Mapping[str, KafkaSink] = field(default_factory=dict)
 
     @property
     def hops(self) -> tuple[Hop, ...]:
@@ -313,6 +449,19 @@ class Routes:
     def export(self, name: str) -> Export:
         """The export of that name; a ConfigurationError that names the nearest one if there is none."""
         return self.exports[self._known("export", name, self.exports)]
+
+    @property
+    def sinks(self) -> tuple[Sink, ...]:
+        """Every webhook and every sink of Kafka, in the order of the file."""
+        return (*self.webhooks.values(), *self.kafka.values())
+
+    def webhook(self, name: str) -> Webhook:
+        """The webhook of that name; a ConfigurationError that names the nearest one if there is none."""
+        return self.webhooks[self._known("webhook", name, self.webhooks)]
+
+    def kafka_sink(self, name: str) -> KafkaSink:
+        """The sink of Kafka of that name; a ConfigurationError that names the nearest one if there is none."""
+        return self.kafka[self._known("sink of Kafka", name, self.kafka)]
 
     def _known(self, kind: str, name: str, known: Collection[str]) -> str:
         if name not in known:

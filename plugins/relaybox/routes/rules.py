@@ -42,6 +42,22 @@ from relaybox.routes.export_rules import (
 from relaybox.routes.file import SMALLEST_FILE, RouteFile
 from relaybox.routes.problems import Location, Problem, report, show, show_name, suggest
 from relaybox.routes.schema_rules import schema_contradictions
+from relaybox.routes.sink_rules import (
+    KAFKA_KEYS,
+    LANE_KEYS,
+    RECORD_KEYS,
+    URL_RULE,
+    WEBHOOK_KEYS,
+    WHERE_SECRETS_ARE,
+    WHERE_SECRETS_ARE_RULE,
+    broken_property_name,
+    broken_property_value,
+    broken_secret_property,
+    broken_servers,
+    broken_target,
+    broken_url,
+    sink_contradictions,
+)
 from relaybox.routes.spark_rules import (
     DEPLOY_MODES,
     SPARK_CONN_ID,
@@ -209,6 +225,15 @@ Text = Annotated[
 ]
 StoppedConsumer = Annotated[str, _named_one_of(STOPPED_CONSUMERS)]
 DeployMode = Annotated[str, _named_one_of(DEPLOY_MODES)]
+LaneKey = Annotated[str, _named_one_of(LANE_KEYS)]
+RecordKey = Annotated[str, _named_one_of(RECORD_KEYS)]
+Secret = Annotated[str, _text(WHERE_SECRETS_ARE, WHERE_SECRETS_ARE_RULE)]
+Url = Annotated[str, _by(broken_url)]
+Servers = Annotated[str, _by(broken_servers)]
+Target = Annotated[str, _by(broken_target)]
+PropertyName = Annotated[str, _by(broken_property_name)]
+PropertyValue = Annotated[str, _by(broken_property_value)]
+SecretProperty = Annotated[str, _by(broken_secret_property)]
 Queue = Annotated[str, _text(r"[A-Za-z0-9_.-]{1,200}", "a queue of YARN, 1 to 200 of A-Z a-z 0-9 _ . -")]
 SettingName = Annotated[str, _by(broken_setting_name)]
 SettingValue = Annotated[str, _by(broken_setting_value)]
@@ -370,9 +395,49 @@ class ExportRules(_Rules):
     spark: Annotated[SparkRules, _section(", ".join(SparkRules.model_fields))] = SparkRules()
 
 
+class SinkRules(_Rules):
+    store: StoreInPath = Field(description="the name of a store")
+    stream: Name = Field(description="the name of a stream")
+    topic: Topic | None = None
+    start: Start = "earliest"
+    lanes: int = _whole_number(1, 1, 64)
+    lane_by: LaneKey = "sender"
+    hold_sender: bool = Field(default=False, description="true or false")
+    nack_limit: int = _whole_number(5, 1, 1_000)
+    retry_seconds: int = _whole_number(30, 0, _DAY_SECONDS)
+    messages_per_second: float | None = Field(default=None, ge=0.1, le=100_000, description="a number from 0.1 to 100000")
+    open_after_failures: int = _whole_number(5, 1, 1_000)
+    max_pause_seconds: int = _whole_number(300, 1, _DAY_SECONDS)
+    owner: Owner = "relaybox"
+    retries: Annotated[RetriesRules, _section(", ".join(RetriesRules.model_fields))] = RetriesRules()
+
+
+class WebhookRules(SinkRules):
+    url: Url = Field(description=URL_RULE)
+    secrets: list[Secret] = Field(min_length=1, max_length=4, description="a list of one to four secrets, by their names")
+    plain_http: bool = Field(default=False, description="true or false")
+    connect_seconds: int = _whole_number(5, 1, 60)
+    read_seconds: int = _whole_number(15, 1, 120)
+    total_seconds: int = _whole_number(30, 1, 120)
+    answer_bytes: int = _whole_number(65_536, 0, 16_777_216)
+
+
+class KafkaRules(SinkRules):
+    bootstrap_servers: Servers = Field(description="one or more host:port, with commas in between")
+    to_topic: Target = "{topic}"
+    key_by: RecordKey = "sender"
+    cloudevents: bool = Field(default=False, description="true or false")
+    properties: Annotated[dict[PropertyName, PropertyValue], _entries_or_none("properties of librdkafka")] = {}
+    secrets: Annotated[dict[SecretProperty, Secret], _entries_or_none("properties of librdkafka that are secret")] = {}
+    delivery_seconds: int = _whole_number(30, 1, 120)
+    batch_messages: int = _whole_number(500, 1, 10_000)
+
+
 _Store = Annotated[StoreRules, _section(", ".join(StoreRules.model_fields))]
 _Route = Annotated[RouteRules, _section(", ".join(RouteRules.model_fields))]
 _Export = Annotated[ExportRules, _section(", ".join(EXPORT_KEYS))]
+_Webhook = Annotated[WebhookRules, _section(", ".join(WEBHOOK_KEYS))]
+_Kafka = Annotated[KafkaRules, _section(", ".join(KAFKA_KEYS))]
 
 
 class FileRules(_Rules):
@@ -382,6 +447,8 @@ class FileRules(_Rules):
     schemas: Annotated[
         dict[Topic, Annotated[list[SchemaFile], _list_of("one or more files")]], _entries_or_none("one entry per topic")
     ] = {}
+    webhooks: Annotated[dict[Name, _Webhook], _entries_or_none("one entry per webhook")] = {}
+    kafka: Annotated[dict[Name, _Kafka], _entries_or_none("one entry per sink of Kafka")] = {}
 
 
 def _problem(error: ErrorDetails) -> Problem:
@@ -391,13 +458,18 @@ def _problem(error: ErrorDetails) -> Problem:
         known = _fields_of(location[:-1])
         return Problem(location, "unknown key", unknown=str(location[-1]), known=known)
     if error["type"] == "rule":
-        return Problem(_without_key_mark(location), f"got {show(error['input'])}; expected {error['msg']}")
+        return Problem(_without_key_mark(location), f"got {_show_found(location, error['input'])}; expected {error['msg']}")
     if not location:
         found = "empty" if error["input"] is None else f"got {show(error['input'])}"
         return Problem((), f"{found}; expected the sections stores and routes. {SMALLEST_FILE}")
     rule = _fields_of(location[:-1])[str(location[-1])].description
-    found = "missing" if error["type"] == "missing" else f"got {show(error['input'])}"
+    found = "missing" if error["type"] == "missing" else f"got {_show_found(location, error['input'])}"
     return Problem(location, f"{found}; expected {rule}")
+
+
+def _show_found(location: Location, value: object) -> str:
+    """Nothing of a text below `secrets`: somebody wrote the secret itself there."""
+    return "a text (not shown)" if "secrets" in location and isinstance(value, str) else show(value)
 
 
 def _without_key_mark(location: Location) -> Location:
@@ -411,18 +483,18 @@ def _fields_of(section: Location) -> dict[str, FieldInfo]:
 
 
 def _rules_of(section: Location) -> type[_Rules]:
-    match section:
-        case ():
-            return FileRules
-        case ("stores", _):
-            return StoreRules
-        case ("routes", _):
-            return RouteRules
-        case ("exports", _):
-            return ExportRules
-        case _:
-            return _SECTIONS[str(section[-1])]
+    if not section:
+        return FileRules
+    return _ENTRIES[str(section[0])] if len(section) == 2 else _SECTIONS[str(section[-1])]
 
+
+_ENTRIES: dict[str, type[_Rules]] = {
+    "stores": StoreRules,
+    "routes": RouteRules,
+    "exports": ExportRules,
+    "webhooks": WebhookRules,
+    "kafka": KafkaRules,
+}
 
 _SECTIONS: dict[str, type[_Rules]] = {
     "limits": LimitsRules,
@@ -455,6 +527,8 @@ def _contradictions(document: object) -> Iterator[Problem]:
     yield from derive_contradictions(routes)
     yield from export_contradictions(stores, routes, _entries(document, "exports"))
     yield from schema_contradictions(routes, _entries(document, "schemas"))
+    for section in ("webhooks", "kafka"):
+        yield from sink_contradictions(stores, routes, section, _entries(document, section))
     yield from _durability_contradictions(stores)
 
 

@@ -24,6 +24,12 @@ as $$
     from delays d
     union all
     select
+        'relaybox_endpoint_failing_seconds',
+        jsonb_build_object('stream', e.stream, 'subscription', e.subscription),
+        relaybox_internal.age_seconds(e.failing_since)
+    from relaybox_internal.failing_endpoints() e
+    union all
+    select
         'relaybox_retention_held_seconds',
         jsonb_build_object('kind', 'subscription', 'holder', d.subscription),
         relaybox_internal.held_seconds(d.furthest_behind, d.since)

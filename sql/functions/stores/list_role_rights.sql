@@ -26,8 +26,9 @@ with our_table (table_schema, table_name, driver_may) as (
     union all
     select 'relaybox_internal', t.name, array['SELECT']
     from unnest(array[
-        'consumer_action', 'consumer_quota', 'frame_partition', 'installed_object', 'put',
-        'sealed_segment', 'store', 'stream_role', 'subscription_role', 'topic_role'
+        'consumer_action', 'consumer_quota', 'endpoint_failure', 'frame_partition',
+        'installed_object', 'put', 'sealed_segment', 'store', 'stream_role', 'subscription_role',
+        'topic_role'
     ]) t (name)
     union all
     select 'relaybox_internal', 'log', array['SELECT', 'INSERT']
@@ -102,9 +103,11 @@ function_rights (grantee, names) as (
         'next_index', 'next_indexes', 'record_partition', 'record_put', 'sender_epoch'
     ]),
     ('relaybox_consumer', array[
-        'ack', 'ack_query', 'begin_query', 'cancel_replay', 'detached_files', 'drop_dead_letter',
-        'extend_lease', 'fetch', 'fetch_one_at_a_time', 'lag', 'listen', 'my_quota', 'nack',
-        'read_detached', 'read_log', 'read_stream', 'redrive', 'release', 'replay', 'rest_seconds', 'stream_range',
+        'ack', 'ack_query', 'begin_query', 'cancel_replay', 'clear_endpoint_failure',
+        'detached_files', 'drop_dead_letter', 'endpoint_failure', 'extend_lease', 'fetch',
+        'fetch_one_at_a_time', 'lag', 'listen', 'my_quota', 'nack', 'read_detached', 'read_log',
+        'read_stream', 'record_endpoint_failure', 'redrive', 'release', 'replay', 'rest_seconds',
+        'stream_range',
         'stream_range_with_files', 'subscribe', 'unsubscribe'
     ]),
     ('relaybox_reader', array[

@@ -16,7 +16,7 @@ declare
         'derivation', 'derivation_attempt', 'derivation_derivation_id_seq', 'derivation_trial',
         'derivation_trial_attempt', 'derivation_trial_message', 'derivation_trial_message_seq_seq',
         'derivation_trial_trial_id_seq', 'detached_segment',
-        'dropped_segment', 'failed_attempt', 'frame_partition', 'generation', 'ghost', 'held',
+        'dropped_segment', 'endpoint_failure', 'failed_attempt', 'frame_partition', 'generation', 'ghost', 'held',
         'hop_in', 'hop_in_log_id_seq', 'hop_out', 'index_range', 'installed_object', 'lane',
         'late_delivery', 'migration', 'numbering', 'outbox_overflow', 'outbox_seq', 'put', 'receipt',
         'replay_range', 'replay_range_replay_range_id_seq', 'sealed_segment', 'seen', 'sender', 'sender_counter',

@@ -51,6 +51,7 @@ begin
     where c.subscription_id = subscription_.subscription_id;
     delete from relaybox_internal.cursor c where c.subscription_id = any(ended);
     delete from relaybox_internal.failed_attempt f where f.subscription_id = any(ended);
+    delete from relaybox_internal.endpoint_failure f where f.subscription_id = any(ended);
     delete from relaybox_internal.lane l where l.subscription_id = any(ended);
     update relaybox_internal.subscription s set
         ended_at = clock_timestamp(),

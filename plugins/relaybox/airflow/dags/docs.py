@@ -10,7 +10,7 @@ from relaybox.airflow.links import hop_page
 from relaybox.airflow.naming import WATCH_DAG_ID
 from relaybox.airflow.slot_use import idle_seconds
 from relaybox.amounts import amount
-from relaybox.routes import Export, Hop, Retries, Route, Routes, Store, Watch
+from relaybox.routes import Export, Hop, Retries, Route, Routes, Sink, Store, Watch
 
 _BUTTONS = """\
 ### Which buttons are safe
@@ -158,6 +158,36 @@ The table has whole batches only, and each message once. The last lines of the l
 | 78 | `relaybox.yaml` or a connection is wrong | the task fails at once: correct it, then clear the task |
 
 In a terminal: `relaybox export {export.name} --dry-run` shows what waits; `relaybox verify-lake {export.name}` compares table and stream.
+
+{_BUTTONS}"""
+
+
+def sink_doc(sink: Sink) -> str:
+    retries = sink.retries
+    return f"""\
+Delivers stream **{sink.stream}** of store **{sink.store.name}** to **{sink.endpoint}**, at least once.
+
+### What it does
+
+1. The first run subscribes to the stream as `{sink.subscription}`, from {sink.start} on.
+2. Sends each message, and acknowledges it in the store when the endpoint has confirmed it. A message that arrives twice has the same id.
+3. Ends when nothing waits. The pauses between a few failed attempts are waited for; when the endpoint has failed
+   {sink.open_after_failures} times, the task fails.
+
+New messages of the stream start this DAG, and messages that wait start it again each minute. {_checked(sink.store)}
+
+### When it fails
+
+Nothing is lost. The last lines of the log say what is wrong, where, and what to do.
+
+| error | meaning | what follows |
+|---|---|---|
+| `EndpointUnavailable` | the endpoint takes no message; none is refused, all wait | {_up_to(retries)}, then the next run |
+| dead letters | the endpoint refuses single messages, {sink.nack_limit} times each | correct it, then redrive them |
+| `NotSubscribed`, `ConfigurationError` | the subscription was ended, or differs from the file; or a secret is missing | it fails at once |
+
+In a terminal: `relaybox {sink.kind} list` shows what waits and since when the endpoint fails; `relaybox {sink.kind} retry {sink.name}`
+ends a pause.
 
 {_BUTTONS}"""
 

@@ -33,6 +33,8 @@ KINDS = (
     Kind("relaybox_derive__", "derive", "build_derive_dags"),
     Kind("relaybox_promote__", "promote", "build_promote_dags"),
     Kind("relaybox_export__", "export", "build_export_dags"),
+    Kind("relaybox_webhook__", "sink", "build_webhook_dags"),
+    Kind("relaybox_kafka__", "sink", "build_kafka_dags"),
     Kind("relaybox_confirm__", "confirm", "build_confirm_dags"),
     Kind("relaybox_replay__", "replay", "build_replay_dags"),
     Kind("relaybox_redrive__", "actions", "build_redrive_dags"),

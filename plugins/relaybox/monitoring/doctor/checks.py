@@ -10,6 +10,7 @@ from relaybox.monitoring.doctor.clocks import check_clock
 from relaybox.monitoring.doctor.connection_limits import check_connections
 from relaybox.monitoring.doctor.disk import check_disk
 from relaybox.monitoring.doctor.durability import check_durability, check_wal
+from relaybox.monitoring.doctor.endpoints import check_endpoints
 from relaybox.monitoring.doctor.event_triggers import check_event_triggers
 from relaybox.monitoring.doctor.foreign_objects import check_extensions, check_foreign_objects
 from relaybox.monitoring.doctor.foreign_settings import check_settings
@@ -67,6 +68,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
     "store_name": check_name,
     "switches": check_switches,
     "hops": check_hops,
+    "endpoints": check_endpoints,
 })  # fmt: skip
 
 CONNECTION, STORE_CLOCKS = "connection", "store_clocks"

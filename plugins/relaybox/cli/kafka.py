@@ -1,0 +1,72 @@
+"""`relaybox kafka`: send the messages of a stream to a topic of Kafka, and see how it goes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from relaybox.cli.exits import ListsByDefault, Settings
+from relaybox.cli.options import AsJson
+from relaybox.cli.sinks import BeginAnew, UntilEmpty, list_sinks, retry_sink, run_sink
+from relaybox.cli.usage import CommandList
+
+commands = CommandList(
+    name="kafka",
+    cls=ListsByDefault,
+    help="Send the messages of a stream to a topic of Kafka, and list the sinks of Kafka of relaybox.yaml.",
+    epilog="Examples: relaybox kafka; relaybox kafka run warehouse; relaybox kafka retry warehouse",
+)
+
+Name = Annotated[str, typer.Argument(metavar="SINK", help="Its name in relaybox.yaml.")]
+
+
+@commands.command("list")
+def list_(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the sinks of Kafka: how many messages wait, and since when an endpoint fails, why, and until when it is left alone.
+
+    \b
+    Examples:
+      relaybox kafka
+      relaybox kafka list --json
+    """
+    settings: Settings = context.obj
+    list_sinks(settings, list(settings.load_routes().kafka.values()), as_json=as_json)
+
+
+@commands.command()
+def run(
+    context: typer.Context,
+    name: Name,
+    until_empty: UntilEmpty = False,
+    begin_anew: BeginAnew = False,
+    as_json: AsJson = False,
+) -> None:
+    """Deliver until Ctrl-C or SIGTERM, at least once. A message is acknowledged when the brokers have confirmed it.
+
+    The first run subscribes. Can be killed and repeated at any time, and run twice at once:
+    lanes are shared. While the endpoint fails, messages wait and none is refused. Exit code 3: a
+    lane has more messages that were not due.
+
+    \b
+    Examples:
+      relaybox kafka run warehouse
+      relaybox kafka run warehouse --until-empty --json
+      relaybox --airflow kafka run warehouse
+    """
+    settings: Settings = context.obj
+    sink = settings.load_routes().kafka_sink(name)
+    run_sink(settings, sink, until_empty=until_empty, begin_anew=begin_anew, as_json=as_json)
+
+
+@commands.command()
+def retry(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
+    """End the pause of an endpoint that failed and is repaired: the next attempt is made at once.
+
+    \b
+    Examples:
+      relaybox kafka retry warehouse
+      relaybox kafka retry warehouse --json
+    """
+    settings: Settings = context.obj
+    retry_sink(settings.load_routes().kafka_sink(name), as_json=as_json)

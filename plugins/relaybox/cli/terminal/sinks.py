@@ -1,0 +1,32 @@
+"""Webhooks and sinks of Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_time
+
+if TYPE_CHECKING:
+    from relaybox.sinks.states import SinkStatus
+
+
+def show_sinks(found: Sequence[SinkStatus]) -> None:
+    """One line per sink; below the table what endpoints answer that fail."""
+    table = new_table(
+        "name", "store", "stream", "endpoint", "waiting", "dead letters", "state", right=("waiting", "dead letters")
+    )
+    for one in found:
+        counts = ("-", "-") if one.waiting_count is None else (show_count(one.waiting_count), show_count(one.dead_letters))
+        state = "not subscribed: its first run does" if one.waiting_count is None else "delivers"
+        if one.failing_since is not None:
+            state = f"fails since {show_time(one.failing_since)}"
+        table.add_row(one.name, one.store, one.stream, one.endpoint, *counts, state)
+    console = open_console()
+    console.print(table if found else "None in relaybox.yaml.")
+    for one in found:
+        if one.failing_since is not None and one.retry_at is not None:
+            console.print(
+                f"{one.name}: {one.failure_count} failed attempts; the newest: {one.reason}. The next is due at "
+                f"{show_time(one.retry_at)}. Repair the endpoint. Then run: relaybox {one.kind} retry {one.name}"
+            )

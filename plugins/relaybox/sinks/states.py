@@ -1,0 +1,94 @@
+"""How the sinks of relaybox.yaml are, as their stores know it. Reads only, but for the end of a pause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from relaybox.stores.endpoints import read_failing_endpoints
+from relaybox.stores.schema import store_session
+
+if TYPE_CHECKING:
+    from relaybox.routes import Sink, Store
+
+
+@dataclass(frozen=True)
+class SinkStatus:
+    """One sink. What its subscription has is None until its first run has subscribed.
+
+    Attributes:
+        waiting_count: stream positions that are not acknowledged, of all topics of the stream.
+        dead_letters: messages that the endpoint refused, which need a decision.
+        failing_since: since when the endpoint takes no message; None: it does.
+        failure_count: failed attempts since then.
+        retry_at: when the next attempt is due.
+        reason: what the endpoint answered to the newest.
+    """
+
+    name: str
+    kind: str
+    store: str
+    stream: str
+    subscription: str
+    endpoint: str
+    waiting_count: int | None = None
+    dead_letters: int | None = None
+    failing_since: datetime | None = None
+    failure_count: int = 0
+    retry_at: datetime | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class _Behind:
+    subscription: str
+    stream_positions_behind: int
+    dead_letters: int
+
+
+def read_sinks(store: Store, sinks: Sequence[Sink]) -> list[SinkStatus]:
+    """How these sinks of one store are, in their order."""
+    with store_session(store, "asking how its sinks are", application_name="relaybox sinks") as session:
+        behind = {
+            one.subscription: one
+            for one in session.rows(
+                _Behind,
+                "select subscription, stream_positions_behind, dead_letters from relaybox.subscriptions where subscription = any(%s)",
+                [sink.subscription for sink in sinks],
+            )
+        }
+        failing = {one.subscription: one for one in read_failing_endpoints(session)}
+    found = []
+    for sink in sinks:
+        subscription, failure = behind.get(sink.subscription), failing.get(sink.subscription)
+        found.append(
+            SinkStatus(
+                name=sink.name,
+                kind=sink.kind,
+                store=store.name,
+                stream=sink.stream,
+                subscription=sink.subscription,
+                endpoint=sink.endpoint,
+                waiting_count=None if subscription is None else subscription.stream_positions_behind,
+                dead_letters=None if subscription is None else subscription.dead_letters,
+                failing_since=None if failure is None else failure.failing_since,
+                failure_count=0 if failure is None else failure.failure_count,
+                retry_at=None if failure is None else failure.retry_at,
+                reason=None if failure is None else failure.reason,
+            )
+        )
+    return found
+
+
+def retry_sink(sink: Sink) -> bool:
+    """Ends the pause of an endpoint that fails: its next attempt is made at once. Returns whether it was failing. Commits.
+
+    Raises:
+        NotSubscribed: the sink never ran.
+    """
+    with store_session(sink.store, f"ending the pause of {sink.subscription}", application_name="relaybox sinks") as session:
+        was_failing = session.call("relaybox.clear_endpoint_failure", sink.subscription)
+        session.commit()
+    return bool(was_failing)

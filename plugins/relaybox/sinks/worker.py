@@ -1,0 +1,215 @@
+"""The loop of a worker that delivers: fetch, send, acknowledge what the endpoint has confirmed."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from relaybox import errors
+from relaybox.consumer import Consumer, Message
+from relaybox.consumer.session import ConsumerSession
+from relaybox.failpoints import reach
+from relaybox.log_events import emit, warn
+from relaybox.sinks.outcomes import EndpointFailure, Outcome, as_error
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from relaybox.routes import Sink
+    from relaybox.sinks.breaker import Breaker
+    from relaybox.sinks.outcomes import Sender
+    from relaybox.sinks.pace import Pace
+
+LOOK_SECONDS = 5.0
+"""How often a worker that waits for its endpoint looks whether a person says that it is repaired."""
+
+_FETCH_MESSAGES = 100
+
+_REFETCH_HELPS = (errors.StoreUnreachable, errors.StoreBusy, errors.LaneLost, errors.NotFetched)
+
+
+class EndpointRecord(NamedTuple):
+    """What the store has of an endpoint that fails."""
+
+    endpoint: str
+    failing_since: Any
+    failure_count: int
+    reason: str
+    rest_seconds: float
+
+
+class SinkSession(ConsumerSession):
+    """A session of a consumer that also says, and asks, how the endpoint of its subscription is."""
+
+    def read_failure(self) -> EndpointRecord | None:
+        """How the endpoint fails; None: it does not."""
+        query = "select endpoint, failing_since, failure_count, reason, rest_seconds from relaybox.endpoint_failure(%s)"
+        row = self._execute(query, (self.subscription,), "asking how the endpoint is").one_or_none()
+        return None if row is None else EndpointRecord(*row)
+
+    def record_failure(self, endpoint: str, reason: str, pause_seconds: float) -> None:
+        """Records that the endpoint took no message."""
+        arguments = (self.subscription, endpoint, reason, pause_seconds)
+        self._execute("select relaybox.record_endpoint_failure(%s, %s, %s, %s)", arguments, "recording that the endpoint fails")
+
+    def clear_failure(self) -> None:
+        """Forgets that it failed."""
+        self._execute("select relaybox.clear_endpoint_failure(%s)", (self.subscription,), "recording that the endpoint answers")
+
+
+class SinkWorker(Consumer):
+    """A worker of a sink's subscription, for one lane at a time. `run_sink` makes as many as the sink has lanes.
+
+    No transaction is open while the endpoint is asked. A message that it refuses is refused as by every consumer. While the endpoint takes
+    none, lanes are given back, so that no attempt is counted, and the store has a record of it.
+
+    Args:
+        engine: of the store.
+        sink: of relaybox.yaml.
+        sender: to its endpoint; it belongs to this worker.
+        breaker: of the endpoint; all workers of the process share it.
+        pace: likewise.
+        until_empty: end when a fetch gives nothing, or when the breaker is open.
+        worker: a name that is this worker's alone.
+    """
+
+    def __init__(
+        self, engine: Engine, sink: Sink, sender: Sender, *, breaker: Breaker, pace: Pace, until_empty: bool, worker: str
+    ) -> None:
+        super().__init__(engine, sink.subscription, max_count=_FETCH_MESSAGES, until_empty=until_empty, worker=worker)
+        self._session: SinkSession = SinkSession(engine, store=sink.store.name, subscription=sink.subscription)
+        self._sink, self._sender, self._breaker, self._pace = sink, sender, breaker, pace
+        self._ends_when_empty = until_empty
+
+    def deliver(self) -> None:
+        """Delivers until `stop`, or until nothing is there.
+
+        Raises:
+            EndpointUnavailable: the breaker is open, and the run does not wait.
+            StoreUnreachable: the session broke, and could not be opened anew after all retries.
+        """
+        try:
+            while not self._stop.is_set():
+                if seconds := self._breaker.seconds_until_turn(self):
+                    self._wait_for_endpoint(seconds)
+                    continue
+                messages = self._patiently(self._fetch)
+                if messages:
+                    self._send_all(messages)
+                    continue
+                self._breaker.leave(self)
+                if self._ends_when_empty:
+                    self._tell_unread()
+                    return
+                self._patiently(self._rest)
+        finally:
+            self._breaker.leave(self)
+
+    def restore_breaker(self) -> None:
+        """Goes on where an earlier process left the breaker."""
+        found = self._patiently(self._read_failure)
+        if found is not None:
+            self._breaker.restore(EndpointFailure(found.reason), found.failure_count, found.rest_seconds)
+
+    def _fetch(self) -> list[Message]:
+        reach("sink.begin", None)
+        most = 1 if self._breaker.is_failing else max(_FETCH_MESSAGES, self._sender.batch_messages)
+        messages = self._session.fetch(self.worker, most, self._lane)
+        self._session.commit()
+        reach("sink.leased", None)
+        return messages
+
+    def _send_all(self, messages: list[Message]) -> None:
+        """Sends what was fetched, a batch at a time, as far as the endpoint takes it."""
+        rest = messages
+        while rest:
+            size = (
+                1 if rest[0].stream_position <= self._alone_through or self._breaker.is_failing else self._sender.batch_messages
+            )
+            batch = rest[:size]
+            if self._stop.wait(self._pace.take(len(batch))) or self._stop.is_set():
+                self._release(rest[0])
+                return
+            outcome = self._sender.send(batch)
+            rest = rest[outcome.delivered_count :]
+            if outcome.delivered_count and not self._acknowledge_delivered(batch[outcome.delivered_count - 1], outcome):
+                return
+            if outcome.failure is not None:
+                self._pause_after(outcome.failure, rest[0])
+                return
+            if outcome.refused is not None:
+                self._endpoint_answers()
+                self._alone_through = batch[-1].stream_position
+                self._refuse_message(rest[0], outcome.refused)
+                return
+
+    def _acknowledge_delivered(self, message: Message, outcome: Outcome) -> bool:
+        """Acknowledges through a message; False: the lane is lost, and what was not acknowledged comes again."""
+        reach("sink.delivered", None)
+        try:
+            self._session.begin()
+            self._session.ack(message)
+            reach("sink.acknowledged", None)
+            self._session.commit()
+        except _REFETCH_HELPS as error:
+            self._prepare_fetched_again(message, str(error))
+            return False
+        reach("sink.committed", None)
+        self.acknowledged_count += outcome.delivered_count
+        self._endpoint_answers()
+        return True
+
+    def _refuse_message(self, message: Message, reason: str) -> None:
+        try:
+            self._patiently(functools.partial(self._refuse, message, reason))
+        except _REFETCH_HELPS as error:
+            self._prepare_fetched_again(message, str(error))
+
+    def _endpoint_answers(self) -> None:
+        if self._breaker.succeeded():
+            self._patiently(self._clear_failure)
+            emit("endpoint_recovered", subscription=self.subscription, endpoint=self._sink.endpoint)
+
+    def _pause_after(self, failure: EndpointFailure, first: Message) -> None:
+        """Gives the lane back, so that nothing is counted against its messages, and records the failure."""
+        reach("sink.failed", None)
+        self._release(first)
+        pause = self._breaker.failed(failure)
+        self._patiently(lambda: self._record_failure(failure, pause.seconds))
+        warn(
+            "endpoint_fails",
+            subscription=self.subscription,
+            endpoint=self._sink.endpoint,
+            failures=pause.failure_count,
+            retry_in_seconds=pause.seconds,
+            reason=failure.reason,
+        )
+
+    def _wait_for_endpoint(self, seconds: float) -> None:
+        """Waits a while for the endpoint; ends the run where it does not wait, and the breaker is open."""
+        failure = self._breaker.failure
+        if failure is not None and self._breaker.is_open and self._ends_when_empty:
+            raise as_error(self._sink.endpoint, self.subscription, failure, next_step(self._sink))
+        if self._stop.wait(min(seconds, LOOK_SECONDS)) or seconds <= LOOK_SECONDS:
+            return
+        if self._patiently(self._read_failure) is None:
+            self._breaker.succeeded()  # a person has cleared it
+
+    def _read_failure(self) -> EndpointRecord | None:
+        found = self._session.read_failure()
+        self._session.commit()
+        return found
+
+    def _record_failure(self, failure: EndpointFailure, pause_seconds: float) -> None:
+        self._session.record_failure(self._sink.endpoint, failure.reason, pause_seconds)
+        reach("sink.recorded", None)
+        self._session.commit()
+
+    def _clear_failure(self) -> None:
+        self._session.clear_failure()
+        self._session.commit()
+
+
+def next_step(sink: Sink) -> str:
+    """What to do about an endpoint that fails."""
+    return f"Repair it. Then run: relaybox {sink.kind} retry {sink.name}"
