@@ -9,7 +9,16 @@ import pytest
 from pydantic import BaseModel
 
 from relaybox import errors, routes
-from relaybox.routes.rules import DeriveRules, ExportRules, LimitsRules, RetentionRules, RetriesRules, RouteRules, StoreRules
+from relaybox.routes.rules import (
+    AdoptRules,
+    DeriveRules,
+    ExportRules,
+    LimitsRules,
+    RetentionRules,
+    RetriesRules,
+    RouteRules,
+    StoreRules,
+)
 from relaybox.stores.connections import _OWN_CODES
 from relaybox.verification.stream_verification import VIOLATIONS
 from tests.support.cli import commands
@@ -203,6 +212,7 @@ def test_the_defaults_of_a_subscription_are_told() -> None:
     ("section", "rules"),
     [
         ("stores.<store>", StoreRules),
+        ("stores.<store>.adopt.<table>", AdoptRules),
         ("routes.<route>", RouteRules),
         ("routes.<route>.derive", DeriveRules),
         ("routes.<route>.limits", LimitsRules),

@@ -175,11 +175,25 @@ class UnroutedTopic:
 
 
 @dataclass(frozen=True)
+class AdoptedTable:
+    """A table of an application whose rows are sent; the fields of AdoptedTableState, with the store."""
+
+    store: str
+    table_name: str
+    state: str
+    waiting_count: int
+    unmapped_count: int
+    adopted_at: datetime
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Status:
     """All hops and routes, at nearly one moment.
 
     Attributes:
         orphaned_hops: hops that relaybox.yaml no longer contains and that keep messages.
+        adopted_tables: tables of applications whose rows are sent, of all stores that answered.
         provider_durability: the stores whose provider makes commits durable, by name.
         errors: the stores that did not answer, or not fully, by name.
     """
@@ -191,6 +205,7 @@ class Status:
     orphaned_hops: tuple[Backlog, ...]
     errors: Mapping[str, errors.RelayboxError]
     provider_durability: Mapping[str, ProviderDurability] = field(default_factory=dict)
+    adopted_tables: tuple[AdoptedTable, ...] = ()
 
 
 def read_status(routes: Routes) -> Status:
@@ -217,6 +232,7 @@ def status_of(routes: Routes, hops: Mapping[str, HopStatus], said: Mapping[str, 
         provider_durability={
             store: found for store, reading in said.items() if (found := reading.sending.provider_durability) is not None
         },
+        adopted_tables=tuple(AdoptedTable(store, *table) for store, reading in said.items() for table in reading.sending.adopted),
     )
 
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypedDict, TypeVar
 
 from relaybox import errors
+from relaybox.adoption.tables import AdoptedTableState, read_adopted
 from relaybox.hops.changed_readers import find_changed_readers
 from relaybox.retention.retiring import Backlog, read_backlogs
 from relaybox.streams.topics import UnknownTopics, count_unknown_topics
@@ -117,6 +118,7 @@ class StoreAnswer(Generic[State]):
     unrouted: tuple[Unrouted, ...] = ()
     orphaned_hops: tuple[Backlog, ...] = ()
     provider_durability: ProviderDurability | None = None
+    adopted: tuple[AdoptedTableState, ...] = ()
     error: errors.RelayboxError | None = None
 
 
@@ -139,6 +141,7 @@ def ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> Store
         orphaned_hops=orphaned_hops,
         unknown_topics=unknown,
         provider_durability=session.row_if_any(ProviderDurability, _PROVIDER_DURABILITY),
+        adopted=read_adopted(session),
     )
 
 

@@ -26,8 +26,8 @@ with our_table (table_schema, table_name, driver_may) as (
     union all
     select 'relaybox_internal', t.name, array['SELECT']
     from unnest(array[
-        'consumer_action', 'consumer_quota', 'frame_partition', 'installed_object', 'put', 'store',
-        'stream_role', 'subscription_role', 'topic_role'
+        'adopted_row', 'adopted_table', 'consumer_action', 'consumer_quota', 'frame_partition', 'installed_object', 'put', 'store',
+        'stream_role', 'subscription_role', 'topic_role', 'unmapped_row'
     ]) t (name)
     union all
     select 'relaybox_internal', 'log', array['SELECT', 'INSERT']
@@ -157,6 +157,10 @@ column_rights (grantee, privilege, table_schema, table_name, names) as (
         'log_id', 'epoch', 'log_position', 'index', 'message_id', 'sent_at', 'topic', 'sender',
         'clock'
     ]),
+    ('relaybox_viewer', 'SELECT', 'relaybox_internal', 'adopted_row', array['adoption_id', 'row_number']),
+    ('relaybox_viewer', 'SELECT', 'relaybox_internal', 'unmapped_row', array[
+        'unmapped_id', 'adoption_id', 'problem', 'set_aside_at'
+    ]),
     ('relaybox_viewer', 'SELECT', 'relaybox', 'inbox', array[
         'hop', 'log_position', 'message_id', 'topic', 'sender', 'epoch', 'index', 'clock', 'sent_at'
     ]),
@@ -208,7 +212,7 @@ union all
 select 'relation', o.oid, null, 'SELECT', 'relaybox_reader' from tables o
 union all
 select 'relation', o.oid, null, 'SELECT', 'relaybox_viewer' from tables o
-where o.table_name not in ('log', 'outbox', 'derivation_trial_message')
+where o.table_name not in ('adopted_row', 'log', 'outbox', 'derivation_trial_message', 'unmapped_row')
 union all
 select 'relation', o.oid, null, p.name, p.grantee::name
 from logs o
