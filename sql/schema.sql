@@ -481,6 +481,75 @@ CREATE VIEW relaybox_internal.acting_role AS
 
 COMMENT ON VIEW relaybox_internal.acting_role IS 'Whether the role of this session sees, and acts on, every subscription of this store, and whether it needs an approval to have messages given again.';
 
+CREATE TABLE relaybox_internal.adopted_row (
+    adoption_id integer NOT NULL,
+    row_number bigint NOT NULL,
+    message_id uuid NOT NULL,
+    topic text NOT NULL,
+    sender text NOT NULL,
+    key text,
+    headers jsonb,
+    payload text,
+    payload_bytes bytea
+);
+
+COMMENT ON TABLE relaybox_internal.adopted_row IS 'Messages of an adopted table that wait for the end of its backlog, in this order.';
+
+ALTER TABLE relaybox_internal.adopted_row ALTER COLUMN row_number ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.adopted_row_row_number_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ONLY relaybox_internal.adopted_row
+    ADD CONSTRAINT adopted_row_pkey PRIMARY KEY (adoption_id, row_number);
+
+CREATE TABLE relaybox_internal.adopted_table (
+    adoption_id integer NOT NULL,
+    table_name text NOT NULL,
+    mapping jsonb NOT NULL,
+    on_unmapped text NOT NULL,
+    state text NOT NULL,
+    template integer NOT NULL,
+    backlog_count bigint,
+    adopted_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    adopted_by text DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT adopted_table_state_is_known CHECK ((state = ANY (ARRAY['backlog'::text, 'sending'::text]))),
+    CONSTRAINT on_unmapped_is_known CHECK ((on_unmapped = ANY (ARRAY['fail'::text, 'set_aside'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.adopted_table IS 'Outbox tables of applications. A trigger sends what is inserted into them. `relaybox adopt` writes it, `relaybox unadopt` removes it.';
+
+COMMENT ON COLUMN relaybox_internal.adopted_table.table_name IS 'SCHEMA.TABLE when it was adopted. The trigger stays with a table that is renamed.';
+
+COMMENT ON COLUMN relaybox_internal.adopted_table.mapping IS 'Which column is which part of a message.';
+
+COMMENT ON COLUMN relaybox_internal.adopted_table.on_unmapped IS 'For a row that can''t be a message: fail, or set_aside.';
+
+COMMENT ON COLUMN relaybox_internal.adopted_table.state IS 'backlog: rows of before the adoption are being moved, and later ones wait behind them. sending: the trigger writes into the outbox.';
+
+COMMENT ON COLUMN relaybox_internal.adopted_table.template IS 'Of the functions of the table: an init makes older ones anew.';
+
+COMMENT ON COLUMN relaybox_internal.adopted_table.backlog_count IS 'How many rows of before the adoption were taken. Null: none were asked for.';
+
+ALTER TABLE relaybox_internal.adopted_table ALTER COLUMN adoption_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.adopted_table_adoption_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ONLY relaybox_internal.adopted_table
+    ADD CONSTRAINT adopted_table_once UNIQUE (table_name);
+
+ALTER TABLE ONLY relaybox_internal.adopted_table
+    ADD CONSTRAINT adopted_table_pkey PRIMARY KEY (adoption_id);
+
 CREATE VIEW relaybox_internal.allowed_streams AS
  SELECT s.stream_id,
     s.stream,
@@ -2262,3 +2331,29 @@ COMMENT ON COLUMN relaybox_internal.topic_role.granted_by IS 'The login that gra
 
 ALTER TABLE ONLY relaybox_internal.topic_role
     ADD CONSTRAINT topic_role_pkey PRIMARY KEY (topic, role_name);
+
+CREATE TABLE relaybox_internal.unmapped_row (
+    unmapped_id bigint NOT NULL,
+    adoption_id integer NOT NULL,
+    problem text NOT NULL,
+    content text NOT NULL,
+    set_aside_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.unmapped_row IS 'Rows of adopted tables that can''t be messages, with on_unmapped: set_aside. `relaybox adopt --send-unmapped` tries them again.';
+
+COMMENT ON COLUMN relaybox_internal.unmapped_row.content IS 'The whole row, as JSON.';
+
+ALTER TABLE relaybox_internal.unmapped_row ALTER COLUMN unmapped_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.unmapped_row_unmapped_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ONLY relaybox_internal.unmapped_row
+    ADD CONSTRAINT unmapped_row_pkey PRIMARY KEY (unmapped_id);
+
+CREATE INDEX unmapped_row_adoption ON relaybox_internal.unmapped_row USING btree (adoption_id);

@@ -128,6 +128,14 @@ class ApprovalOutdated(Terminal):
     """What was approved is not there any more: the subscription ended and its name began anew, or the sender has a new epoch."""
 
 
+class AdoptionRefused(Terminal):
+    """A table of an application can't be adopted, or its adoption can't end, as asked. Nothing is changed."""
+
+
+class RowUnmapped(Terminal):
+    """A row of an adopted table can't be a message. The statement that inserts it fails with this error."""
+
+
 class DeadLetterNotOpen(Terminal):
     """The dead letter does not exist, is resolved, or waits for an earlier one."""
 

@@ -219,6 +219,23 @@ INIT_FAILPOINTS: Mapping[str, str] = {
 }
 """The same of `relaybox init`, which goes from store to store."""
 
+ADOPT_FAILPOINTS: Mapping[str, str] = {
+    "adopt.begin": "store: the table examined, nothing locked",
+    "adopt.locked": "store: writers kept out of the table, nothing changed",
+    "adopt.committing": "store: trigger made and backlog copied, COMMIT not sent yet",
+    "adopt.committed": "store: that durable, nothing of the backlog moved",
+    "adopt_batch.committing": "store: messages of the backlog moved into the outbox, COMMIT not sent yet",
+    "adopt_batch.committed": "store: that durable, the next ones not moved",
+    "adopt_switch.committing": "store: the rest moved and the trigger switched to the outbox, COMMIT not sent yet",
+    "adopt_switch.committed": "store: that durable, nobody told yet",
+    "send_unmapped.committing": "store: rows that were set aside sent, COMMIT not sent yet",
+    "send_unmapped.committed": "store: that durable, nobody told yet",
+    "unadopt.begin": "store: the adoption found, nothing locked",
+    "unadopt.committing": "store: what waited moved, trigger and functions dropped, COMMIT not sent yet",
+    "unadopt.committed": "store: that durable, nobody told yet",
+}
+"""The same of adopting a table of an application and of ending it, in the order of their steps."""
+
 KNOWN_FAILPOINTS = (
     *FAILPOINTS,
     *CONSUMER_FAILPOINTS,
@@ -234,6 +251,7 @@ KNOWN_FAILPOINTS = (
     *RETENTION_FAILPOINTS,
     *DETACH_FAILPOINTS,
     *INIT_FAILPOINTS,
+    *ADOPT_FAILPOINTS,
 )
 
 _POLL_SECONDS = 0.005

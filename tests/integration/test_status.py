@@ -41,7 +41,8 @@ def test_the_json_document_has_stable_keys(world: World) -> None:
     world.transfer_all()
     document = invoke("status", "--json").document
     assert set(document) == {
-        "measured_at", "hops", "routes", "unrouted", "orphaned_hops", "provider_durability", "failing_endpoints", "errors",
+        "measured_at", "hops", "routes", "unrouted", "orphaned_hops", "provider_durability", "failing_endpoints",
+        "adopted_tables", "errors",
     }  # fmt: skip
     assert all(set(hop) == HOP_KEYS for hop in document["hops"])
     assert set(document["hops"][0]["last_batch"]) == {

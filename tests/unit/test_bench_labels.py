@@ -11,6 +11,7 @@ import relaybox.local.bench
 
 MODULES = sorted(Path(relaybox.local.bench.__file__).parent.glob("*.py"))
 PRINTING = {
+    "adopt",
     "consume",
     "frames",
     "growth",

@@ -26,6 +26,8 @@ from tests.support.patience import patience
 
 COMMANDS = [
     ["init"],
+    ["adopt"],
+    ["unadopt"],
     ["status"],
     ["metrics"],
     ["where"],
@@ -87,6 +89,7 @@ COMMANDS = [
     ["bench", "latency"],
     ["bench", "consume"],
     ["bench", "produce"],
+    ["bench", "adopt"],
     ["bench", "page"],
     ["bench", "retention"],
     ["bench", "steady"],

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from relaybox import errors, routes
 from relaybox.routes.rules import (
+    AdoptRules,
     DeriveRules,
     ExportRules,
     KafkaRules,
@@ -101,7 +102,11 @@ def test_everything_of_the_schema_that_is_named_exists(document: Path) -> None:
     )
     known |= set(re.findall(r"^create or replace (?:function|view) (\w+\.\w+)", made, flags=re.MULTILINE))
     known |= {f"relaybox.{path.stem}" for path in (ROOT / "plugins/relaybox").iterdir()}
-    known |= set(re.findall(r'stats\.\w+\("(relaybox\.\w+)"', sources("plugins"))) | {"relaybox.yaml", "relaybox.ts", "relaybox.go"}
+    known |= set(re.findall(r'stats\.\w+\("(relaybox\.\w+)"', sources("plugins"))) | {
+        "relaybox.yaml",
+        "relaybox.ts",
+        "relaybox.go",
+    }
     known |= set(re.findall(r"set_config\('(relaybox\.\w+)'", sources("plugins")))
     named = set(re.findall(r"\b(relaybox(?:_internal)?\.\w+)", document.read_text(encoding="utf-8")))
     assert {name for name in named - known if not re.fullmatch(r"relaybox_internal\.(log_\d+|outbox_s\d+)", name)} == set()
@@ -213,6 +218,7 @@ def test_the_defaults_of_a_subscription_are_told() -> None:
     ("section", "rules"),
     [
         ("stores.<store>", StoreRules),
+        ("stores.<store>.adopt.<table>", AdoptRules),
         ("routes.<route>", RouteRules),
         ("routes.<route>.derive", DeriveRules),
         ("routes.<route>.limits", LimitsRules),

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from relaybox.adoption.mapping import complete_map, write_map
 from relaybox.errors import ConfigurationError
 from relaybox.routes import Limits, Retention, Retries, Routes, Spark, Store, Watch, load_routes
+from relaybox.routes.adopt_rules import BrokenMap, parse_map_options
 from relaybox.routes.derive_rules import DERIVE_KEYS
 from relaybox.routes.export_rules import EXPORT_KEYS
+from relaybox.routes.rules import AdoptRules
 from relaybox.routes.sink_rules import KAFKA_KEYS, WEBHOOK_KEYS
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "relaybox.yaml"
@@ -267,7 +270,12 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     """docs/examples/relaybox.yaml is complete, and what it calls a default is one."""
     document = yaml.safe_load(EXAMPLE.read_text())
     example, smallest = load_routes(EXAMPLE), load(tmp_path, SMALLEST)
-    assert example.route("flights") == smallest.route("flights")
+    (adopted,) = example.stores["airline"].adopt
+    columns = ("id", "aggregatetype", "aggregateid", "type", "payload")
+    assert complete_map(adopted.mapped, columns, "airline") == complete_map({}, columns, "airline")
+    assert document["stores"]["airline"]["adopt"]["public.outboxevent"].keys() == AdoptRules.model_fields.keys()
+    without = {**document, "stores": {**document["stores"], "airline": {**document["stores"]["airline"], "adopt": None}}}
+    assert load(tmp_path, yaml.safe_dump(without)).route("flights") == smallest.route("flights")
     assert document["stores"]["airline"].keys() == {
         "service",
         "connection",
@@ -280,6 +288,7 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
         "durability_reason",
         "retention",
         "watch",
+        "adopt",
     }
     assert document["routes"]["flights"].keys() == {
         "topics", "path", "topics_by_subscription", "policy", "processed_by", "integrity", "runner", "owner", "order", "stream", "message_id_window", "limits", "retries",
@@ -537,7 +546,7 @@ routes:
 """,
     ) == [
         '3: stores.Hub: got "Hub"; expected a name of 1 to 30 of a-z 0-9 _ -, the first a letter',
-        "4: stores.mirror.pasword: unknown key. Known: bind_senders, bind_subscriptions, bind_topics, connection, durability, durability_reason, pool, require_approval, retention, service, watch",
+        "4: stores.mirror.pasword: unknown key. Known: adopt, bind_senders, bind_subscriptions, bind_topics, connection, durability, durability_reason, pool, require_approval, retention, service, watch",
         '4: stores.mirror.service: got "airline", the service of store airline too; expected one service per database',
         "5: route: unknown key. Did you mean routes? Known: exports, kafka, routes, schemas, stores, webhooks",
         '8: routes.flights.topics[1]: got "flights", which is at [0] too; expected each topic once',
@@ -1083,3 +1092,100 @@ def test_many_known_names_are_not_all_listed(tmp_path: Path) -> None:
     content = f"stores:\n{stores}routes: {{r: {{topics: [x], path: [s00, other]}}}}"
     (problem,) = problems(tmp_path, content)
     assert problem.endswith("Known: s00, s01, s02, s03, s04, s05, s06, s07, s08, s09, s10, s11, and 8 more")
+
+
+def test_the_map_of_an_adopted_table_is_read_and_written(tmp_path: Path) -> None:
+    """Columns, constants, patterns; what a complete map says is what relaybox.yaml would say."""
+    routes = load(
+        tmp_path,
+        """\
+        stores:
+          a:
+            adopt:
+              orders: {}
+              app.events:
+                {message_id: none, topic: "'it''s'", sender: kind, key: "a{The key:lower}-{n}", payload: "*", headers: {trace: tid}}
+          b: {}
+        routes: {r: {topics: [x], path: [a, b]}}
+        """,
+    )
+    orders, events = routes.stores["a"].adopt
+    assert (orders.name, orders.mapped, orders.on_unmapped) == ("public.orders", {}, "fail")
+    assert complete_map(orders.mapped, ("n", "payload"), "a") == {
+        "topic": {"parts": [{"column": "aggregatetype", "filter": "lower"}]},
+        "sender": {"parts": ["a"]},
+        "payload": {"column": "payload"},
+        "header": {},
+    }
+    complete = complete_map(events.mapped, ("id",), "a")
+    assert complete == {
+        "topic": {"parts": ["it's"]},
+        "sender": {"column": "kind"},
+        "key": {"parts": ["a", {"column": "The key", "filter": "lower"}, "-", {"column": "n", "filter": None}]},
+        "payload": {"row": True},
+        "header": {"trace": {"column": "tid"}},
+    }
+    written = yaml.safe_load(EXAMPLE.read_text())["stores"]["airline"]["adopt"]["public.outboxevent"]
+    assert write_map(complete) == {
+        "message_id": "none", "topic": "'it''s'", "sender": "kind", "key": "a{The key:lower}-{n}", "payload": "*", "headers": {"trace": "tid"},
+    }  # fmt: skip
+    default = complete_map({}, ("id", "aggregateid", "type"), "airline")
+    assert write_map(default) == {key: value for key, value in written.items() if key != "on_unmapped"}
+    options = ["topic='it''s'", "sender=kind", "key=a{The key:lower}-{n}", "payload=*", "message_id=none", "header.trace=tid"]
+    assert complete_map(parse_map_options(options), ("id",), "a") == complete
+
+
+@pytest.mark.parametrize(
+    ("option", "rule"),
+    [
+        ("topic", "expected FIELD=TEXT with one of message_id, topic"),
+        ("tpic=x", "expected FIELD=TEXT with one of message_id, topic"),
+        ("topic={x", "each brace has a column and its other brace"),
+        ("topic={x:upper}", "behind the colon stands one of lower, base64"),
+        ("topic=none", "each message has a topic"),
+        ("key=*", "* is for payload"),
+        ("header.a b=x", "expected a header of 1 to 100"),
+        ("headers='x'", "expected a column of jsonb or json"),
+        ("key=a b", "A column with other characters is written in braces"),
+    ],
+)
+def test_a_broken_option_of_a_map_is_told_with_its_rule(option: str, rule: str) -> None:
+    with pytest.raises(BrokenMap, match=re.escape(rule)):
+        parse_map_options([option])
+
+
+def test_an_option_of_a_map_stands_once() -> None:
+    with pytest.raises(BrokenMap, match="each field once"):
+        parse_map_options(["key=a", "key=b"])
+
+
+def test_what_is_wrong_with_adopted_tables_is_told(tmp_path: Path) -> None:
+    """With its place; a table stands once, whether its schema is written or not."""
+    assert problems(
+        tmp_path,
+        """\
+stores:
+  a: {adopt: {public.t: {topic: none, on_unmapped: skip, payload: 7}, t: , "a b": , u: {headers: "'x'"}}}
+  b: {}
+routes: {r: {topics: [x], path: [a, b]}}
+""",
+    ) == [
+        (
+            '2: stores.a.adopt."a b": got "a b"; expected a table as SCHEMA.TABLE, or TABLE for one of schema public, '
+            "written as in the catalog, without quotes"
+        ),
+        '2: stores.a.adopt."public.t".on_unmapped: got "skip"; expected fail or set_aside. Known: fail, set_aside',
+        (
+            "2: stores.a.adopt.\"public.t\".payload: got 7; expected a column, a text in quotes such as 'orders', "
+            "or a pattern such as outbox.{aggregatetype:lower}"
+        ),
+        (
+            '2: stores.a.adopt."public.t".topic: got "none"; expected a column, a text in quotes such as \'orders\', '
+            "or a pattern such as outbox.{aggregatetype:lower}; each message has a topic"
+        ),
+        '2: stores.a.adopt.t: got "t", which is "public.t" too; expected each table once',
+        (
+            "2: stores.a.adopt.u.headers: got \"'x'\"; expected a column of jsonb or json, none, "
+            "or a section with a column for each header"
+        ),
+    ]

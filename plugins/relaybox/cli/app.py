@@ -17,6 +17,7 @@ from relaybox.cli.exits import CommandGroup, Settings
 MODULES: dict[str, tuple[str, ...]] = {
     "stores": ("init", "version"),
     "doctor": ("doctor",),
+    "adoption": ("adopt", "unadopt"),
     "transfer": ("transfer", "confirm"),
     "derivations": ("derive",),
     "trials": ("trials",),

@@ -160,6 +160,28 @@ def bench_produce(
     run_bench_produce(messages=messages, rounds=rounds, json_path=json_path)
 
 
+@commands.command("adopt")
+def bench_adopt(
+    messages: Annotated[
+        int, typer.Option("--messages", min=800, help="Number of messages that each contestant sends in each round.")
+    ] = 80_000,
+    rounds: Rounds = 3,
+    json_path: JsonPath = None,
+) -> None:
+    """Compare an insert into an adopted table with one into an equal table, and with the outbox itself.
+
+    Also beside a logical replication slot that is read meanwhile. At last a table with as many rows is adopted with its backlog.
+
+    \b
+    Examples:
+      relaybox bench adopt --json adopt.json
+      relaybox bench adopt --messages 8000 --rounds 1
+    """
+    from relaybox.local.bench.adopt import run_bench_adopt
+
+    run_bench_adopt(messages=messages, rounds=rounds, json_path=json_path)
+
+
 @commands.command("retention")
 def bench_retention(
     messages: Annotated[int, typer.Option("--messages", min=1, help="Number of messages.")] = 20_000_000,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relaybox.documents import (
+    adoption,
     bindings,
     consumers,
     contracts,
@@ -33,6 +34,8 @@ ANSWERS: Mapping[str, tuple[type[Document], ...]] = {
     "init": (stores.InitDocument,),
     "version": (stores.VersionDocument,),
     "doctor": (doctor.DoctorDocument,),
+    "adopt": (adoption.AdoptionDocument, adoption.AdoptionPlanDocument),
+    "unadopt": (adoption.UnadoptedDocument,),
     "transfer": (transfer.TransferDocument,),
     "confirm": (transfer.ConfirmDocument,),
     "derive": (derivations.DerivationDocument, derivations.DerivationPreviewDocument),

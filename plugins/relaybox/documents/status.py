@@ -235,6 +235,22 @@ class FailingEndpointDocument(Document):
     next_step: str
 
 
+class AdoptedTableDocument(Document):
+    """A table of an application whose rows are sent."""
+
+    store: str
+    table_name: str
+    state: str
+    """sending; or backlog: rows of before the adoption are not all moved, and later ones wait."""
+    waiting_count: int
+    """Messages that wait for the end of the backlog."""
+    unmapped_count: int
+    """Rows that are set aside, since they can't be messages."""
+    adopted_at: Time
+    problems: list[str]
+    """As `relaybox doctor` names them, with what to do."""
+
+
 class StatusDocument(Document):
     """The answer of `relaybox status`."""
 
@@ -246,6 +262,7 @@ class StatusDocument(Document):
     provider_durability: dict[str, ProviderDurabilityDocument]
     """By store with `durability: provider`."""
     failing_endpoints: list[FailingEndpointDocument]
+    adopted_tables: list[AdoptedTableDocument]
     errors: dict[str, Text]
     """By store that did not answer, or not fully."""
 
@@ -261,5 +278,6 @@ class StatusDocument(Document):
                 store: ProviderDurabilityDocument.model_validate(found) for store, found in status.provider_durability.items()
             },
             failing_endpoints=[FailingEndpointDocument.model_validate(endpoint) for endpoint in status.failing_endpoints],
+            adopted_tables=[AdoptedTableDocument.model_validate(table) for table in status.adopted_tables],
             errors={store: str(error) for store, error in status.errors.items()},
         )

@@ -176,11 +176,25 @@ class UnroutedTopic:
 
 
 @dataclass(frozen=True)
+class AdoptedTable:
+    """A table of an application whose rows are sent; the fields of AdoptedTableState, with the store."""
+
+    store: str
+    table_name: str
+    state: str
+    waiting_count: int
+    unmapped_count: int
+    adopted_at: datetime
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Status:
     """All hops and routes, at nearly one moment.
 
     Attributes:
         orphaned_hops: hops that relaybox.yaml no longer contains and that keep messages.
+        adopted_tables: tables of applications whose rows are sent, of all stores that answered.
         provider_durability: the stores whose provider makes commits durable, by name.
         failing_endpoints: webhooks and sinks of Kafka whose messages wait, since their endpoint takes none.
         errors: the stores that did not answer, or not fully, by name.
@@ -194,6 +208,7 @@ class Status:
     errors: Mapping[str, errors.RelayboxError]
     provider_durability: Mapping[str, ProviderDurability] = field(default_factory=dict)
     failing_endpoints: tuple[FailingEndpoint, ...] = ()
+    adopted_tables: tuple[AdoptedTable, ...] = ()
 
 
 def read_status(routes: Routes) -> Status:
@@ -221,6 +236,7 @@ def status_of(routes: Routes, hops: Mapping[str, HopStatus], said: Mapping[str, 
             store: found for store, reading in said.items() if (found := reading.sending.provider_durability) is not None
         },
         failing_endpoints=tuple(endpoint for reading in said.values() for endpoint in reading.sending.failing_endpoints),
+        adopted_tables=tuple(AdoptedTable(store, *table) for store, reading in said.items() for table in reading.sending.adopted),
     )
 
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypedDict, TypeVar
 
 from relaybox import errors
+from relaybox.adoption.tables import AdoptedTableState, read_adopted
 from relaybox.hops.changed_readers import find_changed_readers
 from relaybox.retention.retiring import Backlog, read_backlogs
 from relaybox.stores.endpoints import FailingEndpoint, read_failing_endpoints
@@ -119,6 +120,7 @@ class StoreAnswer(Generic[State]):
     orphaned_hops: tuple[Backlog, ...] = ()
     provider_durability: ProviderDurability | None = None
     failing_endpoints: tuple[FailingEndpoint, ...] = ()
+    adopted: tuple[AdoptedTableState, ...] = ()
     error: errors.RelayboxError | None = None
 
 
@@ -142,6 +144,7 @@ def ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> Store
         unknown_topics=unknown,
         provider_durability=session.row_if_any(ProviderDurability, _PROVIDER_DURABILITY),
         failing_endpoints=tuple(read_failing_endpoints(session)),
+        adopted=read_adopted(session),
     )
 
 

@@ -28,6 +28,7 @@ routes:
 | `durability_reason` | | with `durability: provider`: how; 3 to 200 characters, shown by `relaybox status` |
 | `retention` | | as for routes: for all that this store keeps, unless a route says otherwise |
 | `watch` | | how often the triggerer looks at the store |
+| `adopt` | | outbox tables of applications whose rows are sent, by `SCHEMA.TABLE`: see docs/adopt.md |
 
 **`stores.<store>.watch`**
 
@@ -37,6 +38,19 @@ routes:
 | `max_interval_seconds` | `interval_seconds` | `interval_seconds` to 86400: the longest time between two looks while none has work |
 | `backoff` | 2.0 | 1 to 10: the factor from one such time to the next |
 | `listen` | true | true: the session stays open, and `NOTIFY relaybox_work` ends the wait; false: the store may sleep |
+
+**`stores.<store>.adopt.<table>`**, for a table that `relaybox adopt` makes an outbox: see docs/adopt.md. Each of the first six keys is a
+column, a text in quotes such as `"'orders'"`, or a pattern such as `"outbox.{aggregatetype:lower}"`.
+
+| key | default | rule |
+|---|---|---|
+| `message_id` | `id` if there is one | a column of uuid, or a pattern, whose hash is the id; `none`: the store makes one |
+| `topic` | `{aggregatetype:lower}` | becomes 1 to 48 of `a-z 0-9 _ . -` |
+| `sender` | the store's name | becomes 1 to 48 of `A-Z a-z 0-9 _ . : -` |
+| `key` | `aggregateid` if there is one | at most 200 characters, or null; `none`: no message has a key |
+| `payload` | `payload` | a column of json, jsonb, text or bytea, which stays bytes; `*`: the whole row as JSON |
+| `headers` | `type`, `tracingspancontext`, `timestamp` | a section with a column for each header, a column of JSON objects, or `none` |
+| `on_unmapped` | `fail` | a row that can't be a message: its insert fails (`fail`), or it is kept apart (`set_aside`) |
 
 **`routes.<route>`**: two stores make one hop, three make two. Hops are numbered from 1: `flights/1`
 reads the outbox of `airline`, `flights/2` reads the log that `flights/1` filled in `hub`.
@@ -211,6 +225,7 @@ Two routes may share stores, hops and topics, because each hop has its own log. 
 
 from relaybox.routes.loading import load_routes, parse_routes
 from relaybox.routes.model import (
+    AdoptedTable,
     Derivation,
     Export,
     Hop,
@@ -228,6 +243,7 @@ from relaybox.routes.model import (
 )
 
 __all__ = [
+    "AdoptedTable",
     "Derivation",
     "Export",
     "Hop",

@@ -7,8 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from relaybox.routes.adopt_rules import MAPPED_FIELDS, parse_headers, parse_mapped, split_table
 from relaybox.routes.file import parse_route_file, read_text
 from relaybox.routes.model import (
+    AdoptedTable,
     Derivation,
     Export,
     Hop,
@@ -25,6 +27,7 @@ from relaybox.routes.model import (
     Webhook,
 )
 from relaybox.routes.rules import (
+    AdoptRules,
     DeriveRules,
     ExportRules,
     FileRules,
@@ -149,7 +152,16 @@ def _store(name: str, rules: StoreRules) -> Store:
         watch=_watch(rules.watch),
         durability=rules.durability,
         durability_reason=rules.durability_reason,
+        adopt=tuple(_adopted(table, adopted) for table, adopted in rules.adopt.items()),
     )
+
+
+def _adopted(name: str, rules: AdoptRules) -> AdoptedTable:
+    said = {field: value for field in MAPPED_FIELDS if (value := getattr(rules, field)) is not None}
+    mapped = {
+        field: parse_headers(value) if field == "headers" else parse_mapped(value, field=field) for field, value in said.items()
+    }
+    return AdoptedTable(*split_table(name), mapped, rules.on_unmapped)
 
 
 def _watch(rules: WatchRules) -> Watch:

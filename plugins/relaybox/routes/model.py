@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from relaybox.errors import ConfigurationError
 from relaybox.routes.problems import show, suggest
@@ -42,13 +43,35 @@ class Watch:
 
 
 @dataclass(frozen=True)
+class AdoptedTable:
+    """A table of an application whose rows are sent as messages.
+
+    Attributes:
+        schema: of the table, as the catalog has it.
+        table: its name, as the catalog has it.
+        mapped: what relaybox.yaml says of each part of a message, parsed (routes.adopt_rules); what it does not name has its default.
+        on_unmapped: fail, or set_aside: what becomes of a row that can't be a message.
+    """
+
+    schema: str
+    table: str
+    mapped: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    on_unmapped: str = "fail"
+
+    @property
+    def name(self) -> str:
+        """As a command takes it."""
+        return f"{self.schema}.{self.table}"
+
+
+@dataclass(frozen=True)
 class Store:
     """One Postgres database: `service` for libpq, `connection` and `pool` for Airflow; `bind_senders`: each sender has its roles.
 
     `durability`: server, or provider with its `durability_reason`: commits are durable without fsync.
     `bind_subscriptions`: each subscription has its roles. `bind_topics`: each topic has its readers.
     `require_approval`: messages are given again only after an approval. None of these four: the file does not say, and the store
-    stays as it is.
+    stays as it is. `adopt`: tables of applications whose rows are sent.
     """
 
     name: str
@@ -63,6 +86,7 @@ class Store:
     bind_subscriptions: bool | None = None
     bind_topics: bool | None = None
     require_approval: bool | None = None
+    adopt: tuple[AdoptedTable, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from relaybox.errors import ConfigurationError
+from relaybox.routes.adopt_rules import MAPPED_FIELDS, ON_UNMAPPED, adopt_contradictions, broken_mapped, broken_table
 from relaybox.routes.derive_rules import (
     CHANGED_SOURCES,
     DEAD_LETTER_LIMIT,
@@ -257,6 +258,21 @@ CatalogTable = Annotated[
 PartitionBy = Annotated[str, _named_one_of(PARTITIONINGS)]
 
 
+def _mapped(field: str) -> PlainValidator:
+    """A text of the map of an adopted table; of headers also a section."""
+
+    def check(value: object) -> object:
+        if (rule := broken_mapped(field, value)) is not None:
+            raise _broken(rule)
+        return value
+
+    return PlainValidator(check)
+
+
+TableName = Annotated[str, _by(broken_table)]
+OnUnmapped = Annotated[str, _named_one_of(ON_UNMAPPED)]
+
+
 class _Rules(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -281,6 +297,19 @@ class WatchRules(_Rules):
     listen: bool = Field(default=True, description="true or false")
 
 
+class AdoptRules(_Rules):
+    message_id: Annotated[str, _mapped("message_id")] | None = None
+    topic: Annotated[str, _mapped("topic")] | None = None
+    sender: Annotated[str, _mapped("sender")] | None = None
+    key: Annotated[str, _mapped("key")] | None = None
+    payload: Annotated[str, _mapped("payload")] | None = None
+    headers: Annotated[Any, _mapped("headers")] | None = None
+    on_unmapped: OnUnmapped = "fail"
+
+
+_Adopt = Annotated[AdoptRules, _section(", ".join((*MAPPED_FIELDS, "on_unmapped")))]
+
+
 class StoreRules(_Rules):
     service: Service | None = None
     connection: Connection | None = None
@@ -293,6 +322,7 @@ class StoreRules(_Rules):
     durability_reason: Text | None = None
     retention: Annotated[RetentionRules, _section(", ".join(RetentionRules.model_fields))] = RetentionRules()
     watch: Annotated[WatchRules, _section(", ".join(WatchRules.model_fields))] = WatchRules()
+    adopt: Annotated[dict[TableName, _Adopt], _entries_or_none("one entry per adopted table")] = {}
 
 
 class LimitsRules(_Rules):
@@ -485,7 +515,9 @@ def _fields_of(section: Location) -> dict[str, FieldInfo]:
 def _rules_of(section: Location) -> type[_Rules]:
     if not section:
         return FileRules
-    return _ENTRIES[str(section[0])] if len(section) == 2 else _SECTIONS[str(section[-1])]
+    if len(section) == 2:
+        return _ENTRIES[str(section[0])]
+    return AdoptRules if section[2:3] == ("adopt",) else _SECTIONS[str(section[-1])]
 
 
 _ENTRIES: dict[str, type[_Rules]] = {
@@ -530,6 +562,7 @@ def _contradictions(document: object) -> Iterator[Problem]:
     for section in ("webhooks", "kafka"):
         yield from sink_contradictions(stores, routes, section, _entries(document, section))
     yield from _durability_contradictions(stores)
+    yield from adopt_contradictions(stores)
 
 
 _DETACH_KEYS = {

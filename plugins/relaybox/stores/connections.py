@@ -77,6 +77,8 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB041": errors.TopicNotGranted,
     "RB042": errors.ApprovalRequired,
     "RB043": errors.ApprovalOutdated,
+    "RB044": errors.AdoptionRefused,
+    "RB045": errors.RowUnmapped,
 }
 
 _NO_RIGHT = "42501"  # insufficient_privilege

@@ -289,6 +289,7 @@ def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMEN
     name_store(session, store, segment_rows)
     renewed = renew_functions(session, migrations.sql_directory(), older=older)
     tables = mend_tables(session)
+    session.call("relaybox_internal.renew_adoptions")
     durability_changed = record_server(session, store)
     revoked = describe_revoked(granted, list_granted_rights(session))
     repaired = (*defects.describe(), *tables.mended, *revoked)

@@ -26,9 +26,9 @@ with our_table (table_schema, table_name, driver_may) as (
     union all
     select 'relaybox_internal', t.name, array['SELECT']
     from unnest(array[
-        'consumer_action', 'consumer_quota', 'endpoint_failure', 'frame_partition',
-        'installed_object', 'put', 'sealed_segment', 'store', 'stream_role', 'subscription_role',
-        'topic_role'
+        'adopted_row', 'adopted_table', 'consumer_action', 'consumer_quota', 'endpoint_failure',
+        'frame_partition', 'installed_object', 'put', 'sealed_segment', 'store', 'stream_role',
+        'subscription_role', 'topic_role', 'unmapped_row'
     ]) t (name)
     union all
     select 'relaybox_internal', 'log', array['SELECT', 'INSERT']
@@ -160,6 +160,10 @@ column_rights (grantee, privilege, table_schema, table_name, names) as (
         'log_id', 'epoch', 'log_position', 'index', 'message_id', 'sent_at', 'topic', 'sender',
         'clock'
     ]),
+    ('relaybox_viewer', 'SELECT', 'relaybox_internal', 'adopted_row', array['adoption_id', 'row_number']),
+    ('relaybox_viewer', 'SELECT', 'relaybox_internal', 'unmapped_row', array[
+        'unmapped_id', 'adoption_id', 'problem', 'set_aside_at'
+    ]),
     ('relaybox_viewer', 'SELECT', 'relaybox', 'inbox', array[
         'hop', 'log_position', 'message_id', 'topic', 'sender', 'epoch', 'index', 'clock', 'sent_at'
     ]),
@@ -211,7 +215,7 @@ union all
 select 'relation', o.oid, null, 'SELECT', 'relaybox_reader' from tables o
 union all
 select 'relation', o.oid, null, 'SELECT', 'relaybox_viewer' from tables o
-where o.table_name not in ('log', 'outbox', 'derivation_trial_message')
+where o.table_name not in ('adopted_row', 'log', 'outbox', 'derivation_trial_message', 'unmapped_row')
 union all
 select 'relation', o.oid, null, p.name, p.grantee::name
 from logs o

@@ -10,6 +10,7 @@ language plpgsql volatile
 as $$
 declare
     ledgers constant text[] := array[
+        'adopted_row', 'adopted_row_row_number_seq', 'adopted_table', 'adopted_table_adoption_id_seq',
         'arrival', 'attempt', 'attestation', 'backlog', 'backlog_backlog_id_seq', 'batch',
         'confirmation', 'consumer_action', 'consumer_action_action_id_seq', 'consumer_quota',
         'cursor', 'dead_letter', 'dead_letter_dead_letter_id_seq', 'decision', 'delivery',
@@ -23,7 +24,7 @@ declare
         'sender_role', 'sender_state', 'sender_state_sender_id_seq', 'skip', 'skip_skip_id_seq',
         'store', 'stream', 'stream_log', 'stream_role', 'stream_stream_id_seq', 'stream_topic',
         'subscription', 'subscription_role', 'subscription_subscription_id_seq', 'topic_request',
-        'topic_role'
+        'topic_role', 'unmapped_row', 'unmapped_row_unmapped_id_seq'
     ];
     size bigint := (select s.segment_rows from relaybox_internal.store s);
     found record;

@@ -49,6 +49,7 @@ def show_status(status: Status) -> None:
             console.print(f"{hop.hop.name}: batch {hop.last_batch.batch:,} is copied{_driver(hop.last_batch)}")
         if hop.open_batch is not None and hop.history_gap is None:
             console.print(_open_batch(hop, hop.open_batch))
+    _show_adopted(console, status)
     for store, durability in status.provider_durability.items():
         console.print(
             f"{store}: its provider makes commits durable, fsync is not checked: {durability.reason} "
@@ -88,6 +89,16 @@ def _show_accounts(console: Console, status: Status) -> None:
                     f"{hop.hop.name}: topic {topic.topic}: {unrouted}, because the topic was removed from the route before they "
                     f"were planned; {amount(topic.retired_count, 'is', 'are')} discarded on record"
                 )
+
+
+def _show_adopted(console: Console, status: Status) -> None:
+    """Tables of applications whose rows are sent, and what is wrong with them."""
+    for table in status.adopted_tables:
+        waiting = f", {amount(table.waiting_count, 'message waits', 'messages wait')}" if table.waiting_count else ""
+        aside = f", {amount(table.unmapped_count, 'row is', 'rows are')} set aside" if table.unmapped_count else ""
+        console.print(f"{table.store}: table {table.table_name} is adopted, {table.state}{waiting}{aside}")
+        for problem in table.problems:
+            console.print(styled((f"{table.store}: table {table.table_name}: {problem}", "red")))
 
 
 def _open_batch(hop: HopStatus, batch: OpenBatch) -> str:

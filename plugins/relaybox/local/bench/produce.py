@@ -7,9 +7,6 @@ beside the same insert by SQL, in one session.
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -25,18 +22,14 @@ from rich.table import Table
 from relaybox import errors
 from relaybox.amounts import amount
 from relaybox.local.bench.hop import WARM_UP, describe_environment, show_progress
+from relaybox.local.bench.pgbench import SESSIONS, SIZES, Script, Sending, send
 from relaybox.local.bench.report import spread, write_json
 from relaybox.local.bench.rivals import PGMQ, PGQ
 from relaybox.local.bench.stores import SOURCE, BenchStores, bench_directory, open_bench_stores
-from relaybox.local.binaries import postgres_program
 from relaybox.local.processes import tree_cpu_seconds
 from relaybox.outbox import put
 
-SESSIONS = 8
-SIZES = (1, 100)
-"""Messages per transaction."""
-
-_PAYLOAD = (
+PAYLOAD = (
     '{"order": 17, "placed_at": "2026-01-01T00:00:17+00:00", "customer": "customer-17", "amount": 6.29, "currency": "EUR", '
     '"lines": [{"sku": "70efdf2ec9b086079795c442636b55fb", "quantity": 4}], "checksum": "1e2f0a2f5c0e9b7f4b6d0f2f8a4c3d21"}'
 )
@@ -54,9 +47,9 @@ create table bench.debezium_kept (
 create table bench.debezium_deleted (like bench.debezium_kept including all);
 """
 _INSERT_DEBEZIUM = (
-    f"into bench.debezium_kept (aggregatetype, aggregateid, type, payload) values ('order', 'order-1', 'placed', '{_PAYLOAD}')"
+    f"into bench.debezium_kept (aggregatetype, aggregateid, type, payload) values ('order', 'order-1', 'placed', '{PAYLOAD}')"
 )
-_COLUMNS = f"(topic, sender, key, payload) values ('orders', 'shop-1', 'order-1', '{_PAYLOAD}')"
+_COLUMNS = f"(topic, sender, key, payload) values ('orders', 'shop-1', 'order-1', '{PAYLOAD}')"
 
 
 @dataclass(frozen=True)
@@ -79,28 +72,16 @@ CONTESTANTS: Mapping[str, _Contestant] = {
         + " returning id;\ndelete from bench.debezium_deleted where id = :id",
     ),
     "pgmq": _Contestant(
-        "pgmq.send", f"select pgmq.send('orders', '{_PAYLOAD}'::jsonb)", (PGMQ.read, lambda: "select pgmq.create('orders')")
+        "pgmq.send", f"select pgmq.send('orders', '{PAYLOAD}'::jsonb)", (PGMQ.read, lambda: "select pgmq.create('orders')")
     ),
     "pgq": _Contestant(
         "pgq.insert_event (without C)",
-        f"select pgq.insert_event('orders', 'placed', '{_PAYLOAD}')",
+        f"select pgq.insert_event('orders', 'placed', '{PAYLOAD}')",
         (PGQ.read, lambda: "select pgq.create_queue('orders')"),
     ),
 }
 PUTS = {"sql": "insert by SQL, Python", "put": "put() of the Python client"}
 _INSERT = "insert into relaybox.outbox (topic, sender, key, payload) values (%s, %s, %s, %s) returning message_id"
-
-
-@dataclass(frozen=True)
-class Sending:
-    """A contestant has sent messages in one round; cpu_seconds are those of the server."""
-
-    contestant: str
-    size: int
-    round: int
-    messages: int
-    seconds: float
-    cpu_seconds: float
 
 
 @dataclass(frozen=True)
@@ -212,43 +193,16 @@ def _take_turns(place: _Place, left_out: tuple[str, ...], messages: int, rounds:
             if name in PUTS:
                 sending = _put(place, name, size, round_, messages // SESSIONS // size * size)
             else:
-                sending = _send(place, name, size, round_, messages // SESSIONS // size)
+                script = Script(name, CONTESTANTS[name].title, CONTESTANTS[name].statement, size)
+                transactions = messages // SESSIONS // size
+                sending = send(script, place.directory, round_=round_, transactions=transactions, cpu_seconds=place.cpu_seconds)
             progress.advance(task)
             if round_ != WARM_UP:
                 yield sending
 
 
-def _send(place: _Place, name: str, size: int, round_: int, transactions: int) -> Sending:
-    """pgbench with one script for one transaction: of 100 messages in a pipeline, so that it is one round trip."""
-    script = place.directory / f"{name}-{size}.sql"
-    script.write_text(_script(CONTESTANTS[name].statement, size), encoding="utf-8")
-    command = [str(postgres_program("pgbench")), "--no-vacuum", "--protocol=prepared", f"--client={SESSIONS}", "--jobs=2"]
-    command += [f"--transactions={transactions}", f"--file={script}", f"service={SOURCE}"]
-    before = place.cpu_seconds()
-    answer = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
-    sent = re.search(r"actually processed: (\d+)", answer.stdout)
-    rate = re.search(r"tps = ([\d.]+)", answer.stdout)
-    if answer.returncode != 0 or sent is None or rate is None or int(sent[1]) != transactions * SESSIONS:
-        raise errors.ContentDiffers(
-            f"{CONTESTANTS[name].title} did not send {transactions * SESSIONS} transactions: {(answer.stderr or answer.stdout)[-500:]}"
-        )
-    seconds = int(sent[1]) / float(rate[1])
-    return Sending(name, size, round_, int(sent[1]) * size, seconds, place.cpu_seconds() - before)
-
-
-def _script(statement: str, size: int) -> str:
-    """pgbench's text of one transaction. A statement that needs the id of the one before has a round trip in between."""
-    if ";\n" in statement:
-        first, second = statement.split(";\n")
-        one = f"{first} \\gset\n{second};\n"
-        return "begin;\n" + one * size + "commit;\n"
-    if size == 1:
-        return f"{statement};\n"
-    return "\\startpipeline\nbegin;\n" + f"{statement};\n" * size + "commit;\n\\endpipeline\n"
-
-
 def _put(place: _Place, name: str, size: int, round_: int, messages: int) -> Sending:
-    values = ("orders", "shop-1", "order-1", _PAYLOAD)
+    values = ("orders", "shop-1", "order-1", PAYLOAD)
     before = place.cpu_seconds()
     with closing(psycopg2.connect(service=SOURCE)) as connection, connection.cursor() as cursor:
         begun = time.perf_counter()

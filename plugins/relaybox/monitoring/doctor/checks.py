@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from relaybox.monitoring.doctor.adopted_tables import check_adopted_tables
 from relaybox.monitoring.doctor.check import Check
 from relaybox.monitoring.doctor.clocks import check_clock
 from relaybox.monitoring.doctor.connection_limits import check_connections
@@ -69,6 +70,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
     "switches": check_switches,
     "hops": check_hops,
     "endpoints": check_endpoints,
+    "adopted_tables": check_adopted_tables,
 })  # fmt: skip
 
 CONNECTION, STORE_CLOCKS = "connection", "store_clocks"

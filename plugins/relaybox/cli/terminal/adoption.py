@@ -1,0 +1,113 @@
+"""Adopted tables, on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import yaml
+
+from relaybox.adoption.mapping import write_map
+from relaybox.adoption.tables import find_written
+from relaybox.amounts import amount
+from relaybox.cli.printable import print_text
+from relaybox.cli.terminal.bars import new_bar
+from relaybox.cli.terminal.tables import new_table, open_console
+
+if TYPE_CHECKING:
+    from relaybox.adoption.adopting import Adoption, Progress, SentUnmapped, Unadopted
+    from relaybox.adoption.examination import Examination, PreviewedMessage
+    from relaybox.adoption.tables import WantedAdoption
+    from relaybox.routes import Store
+
+_SHOWN_CHARACTERS = 60
+
+
+@contextmanager
+def backlog_bar(table: str) -> Iterator[Progress]:
+    """Shows a bar over the messages of a backlog."""
+    with new_bar() as bar:
+        task = bar.add_task(f"{table} backlog", total=None, visible=False)
+        yield lambda moved, total: bar.update(task, completed=moved, total=total, visible=True)
+
+
+def describe_adoption(done: Adoption, sent: SentUnmapped | None) -> str:
+    """What `relaybox adopt` did, in sentences."""
+    said = [
+        f"{done.store}: table {done.table} is adopted. What is inserted from now on is sent."
+        if done.is_new
+        else f"{done.store}: table {done.table} was adopted before. Changed: {', '.join(done.changed) or 'nothing'}."
+    ]
+    if any(change.startswith("trigger") for change in done.changed):
+        said.append("Rows that were inserted while a trigger was missing or off are in the table and not in the outbox.")
+    if done.moved_count:
+        order = ", ".join(done.examination.order)
+        said.append(f"{amount(done.moved_count, 'message')} of the backlog moved into the outbox, ordered by {order}.")
+    if done.is_new:
+        said.append(f"Writers were kept out for {done.locked_seconds:.2f} s.")
+    if sent is not None:
+        said.append(
+            f"Of the rows that were set aside {amount(sent.sent_count, 'was', 'were')} sent now, "
+            f"{amount(sent.left_count, 'is', 'are')} left."
+        )
+    said += [f"Note: {one.problem}. {one.next_step}".rstrip() for one in done.examination.obstacles]
+    if not done.wanted.is_in_file:
+        said.append(f"Write this into relaybox.yaml, which decides from then on:\n{write_section(done.store, done.wanted)}")
+    return " ".join(said).rstrip()
+
+
+def write_section(store: str, wanted: WantedAdoption) -> str:
+    """What relaybox.yaml says of the table."""
+    table = {**write_map(wanted.mapping), "on_unmapped": wanted.on_unmapped}
+    name = wanted.table.name.replace('"', "")
+    return yaml.safe_dump({"stores": {store: {"adopt": {name: table}}}}, sort_keys=False, width=200).rstrip()
+
+
+def describe_unadopted(done: Unadopted, store: Store) -> str:
+    """What `relaybox unadopt` did, in sentences."""
+    if not done.was_adopted:
+        return f"{done.store}: table {done.table} is not adopted"
+    said = [f"{done.store}: table {done.table} is not adopted any more. What is inserted from now on is not sent."]
+    if done.moved_count:
+        said.append(f"{amount(done.moved_count, 'message')} that waited moved into the outbox.")
+    if done.dropped_count:
+        said.append(f"{amount(done.dropped_count, 'row')} that were set aside are given up.")
+    if (written := find_written(store, done.table.replace('"', ""))) is not None:
+        said.append(f"Take stores.{store.name}.adopt.{written.name} out of relaybox.yaml.")
+    return " ".join(said)
+
+
+def show_plan(store: str, wanted: WantedAdoption, examination: Examination) -> None:
+    """What is in the way, the map, and the first rows as they would travel."""
+    console = open_console()
+    for one in examination.obstacles:
+        console.print(f"{'in the way' if one.is_refusal else 'note'}: {one.problem}. {one.next_step}".rstrip())
+    for rows in examination.unmapped:
+        console.print(f"in the way: {amount(rows.row_count, 'row')} can't be a message: {rows.problem}. The first:")
+        for row in rows.first_rows:
+            console.print(f"  {row}")
+    print_text(f"\n{write_section(store, wanted)}\n")
+    if examination.order:
+        console.print(f"A backlog is ordered by {', '.join(examination.order)}.")
+    table = new_table("message_id", "topic", "sender", "key", "headers", "payload")
+    for message in examination.messages:
+        table.add_row(
+            *(str(message.message_id or "(new)"), message.topic or "-", message.sender or "-", message.key or "-"),
+            *(str(message.headers or "-"), _show_payload(message)),
+        )
+    if examination.messages:
+        console.print(table)
+    elif not examination.refusals:
+        console.print("The table is empty.")
+    console.print("Nothing was changed.")
+
+
+def _show_payload(message: PreviewedMessage) -> str:
+    if message.problem is not None:
+        return f"not sent: {message.problem}"
+    if message.payload_bytes is not None:
+        shown = bytes(message.payload_bytes)
+        return f"{len(shown):,} bytes: {shown[:20].hex()}{' ...' if len(shown) > 20 else ''}"
+    text = message.payload or ""
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]} ..."

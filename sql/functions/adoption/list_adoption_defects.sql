@@ -1,0 +1,146 @@
+-- What is not with the adopted tables of this store as `relaybox adopt` has made it. stops: rows are
+-- inserted and not sent, or their insert fails. Reads the catalog and the tables of adoptions only.
+create or replace function relaybox_internal.list_adoption_defects()
+returns table (adoption_id integer, table_name text, kind text, stops boolean, problem text, next_step text)
+language sql stable
+set search_path = pg_catalog, pg_temp
+as $$
+with adopted as (
+    select
+        a.adoption_id, a.table_name, a.mapping, a.state, a.backlog_count,
+        r.relation, quote_ident(n.nspname) || '.' || quote_ident(c.relname) as now_named,
+        'relaybox adopt ' || relaybox_internal.shell_words(s.store, a.table_name) as command,
+        'relaybox unadopt ' || relaybox_internal.shell_words(s.store, a.table_name) as end_command
+    from relaybox_internal.adopted_table a
+    cross join relaybox_internal.store s
+    cross join lateral (select relaybox_internal.adopted_relation(a.adoption_id) as relation) r
+    left join pg_class c on c.oid = r.relation
+    left join pg_namespace n on n.oid = c.relnamespace
+),
+
+columns_read as ( -- what Postgres knows that the function of the table reads
+    select a.adoption_id, array_agg(distinct t.attname::text) as names
+    from adopted a
+    join pg_proc p
+        on p.proname = format('message_of_row_%s', a.adoption_id) and p.pronamespace = 'relaybox_internal'::regnamespace
+    join pg_depend d
+        on d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.refclassid = 'pg_class'::regclass
+        and d.refobjid = a.relation and d.refobjsubid > 0
+    join pg_attribute t on t.attrelid = d.refobjid and t.attnum = d.refobjsubid
+    group by a.adoption_id
+),
+
+columns_mapped as (
+    select a.adoption_id, array_agg(distinct m.column_name) as names
+    from adopted a
+    cross join relaybox_internal.mapped_columns(a.mapping) m
+    group by a.adoption_id
+),
+
+parts as (
+    select a.adoption_id, p.part, p.is_root, g.oid as trigger_id, g.tgenabled
+    from adopted a
+    cross join lateral relaybox_internal.list_adopted_parts(a.relation) p
+    left join pg_trigger g on g.tgrelid = p.part and g.tgname = 'relaybox_adopted'
+    where a.relation is not null
+),
+
+found as (
+    select a.adoption_id, a.table_name, 'table' as kind, true as stops, 'the table is gone' as problem,
+        a.end_command as next_step
+    from adopted a
+    where a.relation is null
+    union all
+    select a.adoption_id, a.table_name, 'renamed', false, format('the table is named %s now; its rows are sent', a.now_named),
+        format('Write the new name into relaybox.yaml and run: relaybox adopt %s', (
+            select relaybox_internal.shell_words(s.store, a.now_named) from relaybox_internal.store s
+        ))
+    from adopted a
+    where a.now_named <> a.table_name
+    union all
+    select a.adoption_id, a.table_name, 'trigger', true,
+        case
+            when p.trigger_id is null and p.is_root
+                then 'trigger relaybox_adopted was dropped: what is inserted is not sent'
+            when p.trigger_id is null then format(
+                'partition %s has no trigger relaybox_adopted: rows that are inserted into it by its own name are not sent', p.part
+            )
+            when p.tgenabled = 'D' then format('trigger relaybox_adopted is disabled on %s: what is inserted is not sent', p.part)
+            else format(
+                'trigger relaybox_adopted on %s does not fire with session_replication_role = %s: what such sessions '
+                'insert is not sent', p.part, case p.tgenabled when 'R' then 'origin' else 'replica' end
+            )
+        end,
+        a.command || '; rows of meanwhile are in the table and not in the outbox'
+    from parts p
+    join adopted a using (adoption_id)
+    where p.tgenabled is distinct from 'A'
+    union all
+    select a.adoption_id, a.table_name, 'function', true, format(
+        'function relaybox_internal.%s is missing: each insert fails', f.name
+    ), a.command
+    from adopted a
+    cross join unnest(array['send_rows_', 'send_part_rows_', 'message_of_row_', 'message_of_json_']) k (name)
+    cross join lateral (select k.name || a.adoption_id as name) f
+    where a.relation is not null and not exists (
+        select from pg_proc p where p.proname = f.name and p.pronamespace = 'relaybox_internal'::regnamespace
+    )
+    union all
+    select a.adoption_id, a.table_name, 'column', r.names is null, case
+            when r.names is null then format(
+                'its column %s, which the map names, is gone', (
+                    select string_agg(quote_ident(u.name), ', ' order by u.name) from unnest(c.names) u (name)
+                    where relaybox_internal.adoption_column_kind(a.relation, u.name) is null
+                )
+            )
+            else format(
+                'column %s was renamed: the map names %s, the table has %s; its rows are sent',
+                (select string_agg(quote_ident(u.name), ', ' order by u.name) from unnest(c.names) u (name) where u.name <> all(r.names)),
+                (select string_agg(quote_ident(u.name), ', ' order by u.name) from unnest(c.names) u (name) where u.name <> all(r.names)),
+                (select string_agg(quote_ident(u.name), ', ' order by u.name) from unnest(r.names) u (name) where u.name <> all(c.names))
+            )
+        end,
+        'Write the new name into the map in relaybox.yaml and run: ' || a.command
+    from adopted a
+    join columns_mapped c using (adoption_id)
+    left join columns_read r using (adoption_id)
+    where
+        a.relation is not null and not a.mapping -> 'payload' ? 'row'
+        and exists (
+            select from unnest(c.names) u (name) where relaybox_internal.adoption_column_kind(a.relation, u.name) is null
+        )
+    union all
+    select a.adoption_id, a.table_name, 'backlog', true, format(
+        'its backlog is not moved: %s messages wait, with those of later inserts', w.waiting
+    ), a.command || ' --backlog'
+    from adopted a
+    cross join lateral (
+        select count(*) as waiting from relaybox_internal.adopted_row r where r.adoption_id = a.adoption_id
+    ) w
+    where a.state = 'backlog'
+    union all
+    select a.adoption_id, a.table_name, 'unmapped', false, format(
+        '%s rows are set aside, the first at %s: %s', u.row_count, to_char(u.first_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'),
+        u.problems
+    ), format('Correct the map, then run: %s --send-unmapped', a.command)
+    from adopted a
+    join (
+        select r.adoption_id, count(*) as row_count, min(r.set_aside_at) as first_at, string_agg(distinct r.problem, '; ') as problems
+        from relaybox_internal.unmapped_row r
+        group by r.adoption_id
+    ) u using (adoption_id)
+    union all
+    select a.adoption_id, a.table_name, 'detached', false, format(
+        '%s is no partition of it any more; its rows are still sent', g.tgrelid::regclass
+    ), format('drop trigger relaybox_adopted on %s;', g.tgrelid::regclass)
+    from adopted a
+    join pg_proc p
+        on p.proname = format('send_part_rows_%s', a.adoption_id) and p.pronamespace = 'relaybox_internal'::regnamespace
+    join pg_trigger g on g.tgfoid = p.oid
+    where g.tgrelid not in (select q.part from parts q where q.adoption_id = a.adoption_id)
+)
+
+select f.adoption_id, f.table_name, f.kind, f.stops, f.problem, f.next_step
+from found f
+order by f.table_name, f.stops desc, f.kind
+$$;
