@@ -42,7 +42,7 @@ def test_git_runs_what_make_lint_runs() -> None:
 
 
 def test_the_tree_is_as_the_editors_are_told() -> None:
-    """.editorconfig: texts end with a line, lines without blanks (output in pages is left as it is); tabs only where make asks for them."""
+    """.editorconfig: texts end with a line, lines without blanks (output in pages is left as it is); tabs only where make and gofmt ask for them."""
     texts = {
         name: (ROOT / name).read_text(encoding="utf-8")
         for name in subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
@@ -51,7 +51,7 @@ def test_the_tree_is_as_the_editors_are_told() -> None:
     kept = {name: text for name, text in texts.items() if not name.endswith(".md")}
     assert [name for name, text in kept.items() if re.search(r"[ \t\r]$", text, flags=re.MULTILINE)] == []
     assert [name for name, text in texts.items() if text and not text.endswith("\n")] == []
-    assert [name for name, text in texts.items() if re.search(r"^ *\t", text, flags=re.MULTILINE)] == ["Makefile"]
+    assert [name for name, text in texts.items() if re.search(r"^ *\t", text, flags=re.MULTILINE)] == ["Makefile", "docs/examples/relaybox.go"]
 
 
 def test_make_check_runs_what_make_lint_runs() -> None:
