@@ -6,6 +6,7 @@ this its snapshot would stay, and a poll of it would read all messages that the 
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from relaybox import errors
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 IDLE_PAIR_TRANSACTIONS = 1_000
 """So far a poll of an idle hop looks back; a wider look back is shortened, and one into segments that were sealed since."""
 
-_MOST_AT_ONCE = 5
+_MOST_AT_ONCE, _SECONDS_AT_ONCE = 100, 0.5
 """The next driver goes on with the others: the one that wants to move its own messages does not stay long."""
 
 _IDLE_HOPS = """
 select h.hop
 from (
-    select o.hop from relaybox_internal.hop_out o
+    select o.hop, o.lower from relaybox_internal.hop_out o
     where o.hop <> %s and o.reads_log is null and o.retired_at is null
         and (
             pg_snapshot_xmax(pg_current_snapshot())::text::numeric - pg_snapshot_xmin(o.lower)::text::numeric > %s
@@ -33,7 +34,7 @@ from (
     offset 0
 ) h
 where not relaybox_internal.hop_is_driven(h.hop)
-order by h.hop
+order by pg_snapshot_xmax(h.lower), h.hop -- those first that look back furthest: the others have time
 limit %s
 """
 
@@ -54,7 +55,12 @@ def pass_idle_hops(source: StoreSession, hop: Hop) -> int:
     asking = source.doing(f"looking for idle hops beside {hop.name}")
     names: list[str] = asking.values(_IDLE_HOPS, hop.name, IDLE_PAIR_TRANSACTIONS, _MOST_AT_ONCE)
     asking.rollback()
-    return sum(_pass(source, name) for name in names)
+    deadline, passed = time.monotonic() + _SECONDS_AT_ONCE, 0
+    for name in names:
+        passed += _pass(source, name)
+        if time.monotonic() >= deadline:
+            break
+    return passed
 
 
 def _pass(source: StoreSession, name: str) -> bool:

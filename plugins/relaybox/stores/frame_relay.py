@@ -212,11 +212,22 @@ class FrameRelay(io.RawIOBase):
         while (end := self._message_end(start)) <= self._filled:
             self._read_message(self._buffer[start : start + 1], self._buffer[start + _HEAD_BYTES : end])
             start = self._hand_rows_on(end)
-        rest = self._buffer[start : self._filled]
-        if end - start > len(self._buffer):
-            self._buffer = bytearray(end - start)
-        self._buffer[: len(rest)] = rest
-        self._filled = len(rest)
+        self._keep(start, end - start)
+
+    def _keep(self, start: int, size: int) -> None:
+        """Keeps what is not handed on yet, from `start` on, in a buffer that has room for `size` bytes.
+
+        A row of 16 MiB comes in a hundred reads: it is copied once, not with each of them.
+        """
+        rest = self._filled - start
+        with memoryview(self._buffer) as view:
+            if size > len(view):
+                longer = bytearray(size)
+                longer[:rest] = view[start : self._filled]
+                self._buffer = longer
+            elif start:
+                view[:rest] = view[start : self._filled]
+        self._filled = rest
 
     def _hand_rows_on(self, start: int) -> int:
         """Returns where the rows end that are whole."""

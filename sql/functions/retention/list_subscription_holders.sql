@@ -52,10 +52,16 @@ as $$
                 lane.stream_id, log_id_, min(lane.done_stream_position)
             ) as needs_from,
             (
-                select min(d.decided_at) from relaybox_internal.stream_log l
-                join relaybox_internal.decision d on d.log_id = l.log_id
+                -- of each log the first such decision, along its index: not all later ones
+                select min(first.decided_at) from relaybox_internal.stream_log l
+                cross join lateral (
+                    select d.decided_at from relaybox_internal.decision d
+                    where d.log_id = l.log_id
+                        and d.last_stream_position > min(lane.done_stream_position)
+                    order by d.last_stream_position
+                    limit 1
+                ) first
                 where l.stream_id = lane.stream_id
-                    and d.last_stream_position > min(lane.done_stream_position)
             ) as since
         from classified_lane lane
         group by

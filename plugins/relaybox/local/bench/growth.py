@@ -5,6 +5,7 @@ Fills the stores by real hops; their driver is a process of its own, whose memor
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -31,6 +32,11 @@ AIM = 1.2
 BIG_BYTES = 2**24
 _FILL = "insert into relaybox.outbox (topic, sender, payload) select %(topic)s, 's' || n %% 16, 'm' from generate_series(1, %(rows)s) n"
 _FILL_BIG = "insert into relaybox.outbox (topic, sender, payload) values (%s, 's1', repeat('0123456789abcdef', 1048576))"
+_MAKE_SEGMENTS = """
+    with made as materialized (select relaybox_internal.ensure_outbox_segments(%s))
+    select relaybox_internal.outbox_covered() >= q.last_value + %s from made, relaybox.outbox_seq q
+"""
+_SEGMENTS_SECONDS, _PAUSE_SECONDS = 60.0, 0.1
 _TRANSACTION_ROWS = 10_000
 _PRODUCERS = 2
 _SPARK_SHARE = 0.1
@@ -201,12 +207,20 @@ class _Growth:
                     connection.commit()
                     progress.advance(task, count)
 
-        ahead = rows // self._segment_rows + 2
-        self._stores.query(SOURCE, "select relaybox_internal.ensure_outbox_segments(%s)", ahead)
+        self._make_segments_for(rows)
         shares = [rows // _PRODUCERS] * (_PRODUCERS - 1)
         with ThreadPoolExecutor(_PRODUCERS) as pool:
             list(pool.map(produce, (*shares, rows - sum(shares))))
         progress.remove_task(task)
+
+    def _make_segments_for(self, rows: int) -> None:
+        """A driver may be making some: then the call makes none, and a statement of many rows would run into a segment made meanwhile."""
+        deadline = time.monotonic() + _SEGMENTS_SECONDS
+        ahead = rows // self._segment_rows + 2
+        while not self._stores.query(SOURCE, _MAKE_SEGMENTS, ahead, rows)[0][0]:
+            if time.monotonic() > deadline:
+                raise errors.StoreBusy(f"{SOURCE} made no segments for {rows:,} messages within {_SEGMENTS_SECONDS:g} s.")
+            time.sleep(_PAUSE_SECONDS)
 
     def _move_as_one_backlog(self, runner: str, rows: int, progress: Progress) -> None:
         """Fills, then moves all of it by one driver with a route's limits; messages of 16 MiB lie between the others."""
