@@ -34,6 +34,7 @@ from tests.support import cli
 from tests.support.certificates import Authority
 from tests.support.endpoint import Endpoint, answer, drip, endless, endpoint, garbage, hang, reset
 from tests.support.killed_child import kill_at
+from tests.support.logged_in import logged_in_as
 from tests.support.patience import patience
 from tests.support.sinks import OLDER_SECRET, SECRET, WHERE, deliver_waiting, webhook
 from tests.support.streams import STORE, deliver
@@ -451,6 +452,20 @@ def test_a_wrong_secret_is_told_without_it(world: World, here: Endpoint, monkeyp
     with pytest.raises(errors.ConfigurationError, match=f"{WHERE} is not set"):
         deliver_waiting(sink)
     assert world.query(STORE, "select 1 from relaybox.subscriptions") == []
+
+
+def test_a_login_of_a_consumer_is_enough(world: World, here: Endpoint) -> None:
+    """To subscribe, deliver, record a failure and go on after it."""
+    deliver(world, 2)
+    sink = webhook(world, here.url)
+    here.answers.extend([answer(503)] * 2)
+    with logged_in_as(world, "relaybox_consumer"):
+        with pytest.raises(errors.EndpointUnavailable):
+            deliver_waiting(sink)
+        world.query(STORE, f"select relaybox.clear_endpoint_failure('{SUBSCRIPTION}')")
+        assert deliver_waiting(sink).delivered_count == 2
+    with logged_in_as(world, "relaybox_driver"), pytest.raises(errors.StoreUnusable, match="permission denied"):
+        deliver_waiting(sink)
 
 
 def test_a_subscription_that_was_ended_is_not_made_again_by_itself(world: World, here: Endpoint) -> None:

@@ -139,11 +139,13 @@ def garbage(handler: Handler) -> None:
 
 
 def drip(handler: Handler) -> None:
-    """Sends a byte of a header now and then, without end: no read of the client takes long."""
+    """Sends a byte of a header now and then, for ten seconds: no read of the client takes long. Then it answers well."""
     handler.connection.sendall(b"HTTP/1.1 200 OK\r\nx-slow: ")
-    while not handler.endpoint.ends.wait(0.05):
+    for _ in range(200):
+        if handler.endpoint.ends.wait(0.05):
+            break
         handler.connection.sendall(b"a")
-    handler.close_connection = True
+    handler.connection.sendall(b"\r\ncontent-length: 0\r\n\r\n")
 
 
 def endless(status: int) -> Behaviour:
