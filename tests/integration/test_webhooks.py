@@ -8,7 +8,6 @@ import re
 import signal
 import ssl
 import threading
-import time
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import suppress
@@ -242,11 +241,10 @@ def test_an_answer_is_read_no_further_than_its_limit(world: World, here: Endpoin
     """A body without an end is no failure: the status has said that the message arrived."""
     deliver(world, 2)
     here.answers.append(endless(200))
-    began = time.monotonic()
-    sink = webhook(world, here.url, answer_bytes=1000, read_seconds=120, total_seconds=120)
+    sink = webhook(world, here.url, answer_bytes=1000, read_seconds=5, total_seconds=5)
     assert deliver_waiting(sink).delivered_count == 2
     assert positions(here) == [1, 2]
-    assert time.monotonic() - began < 100, "it was read until total_seconds"
+    assert here.endless_bytes < 50_000_000, "what buffers on the way take, and no more"
 
 
 def test_retry_after_is_waited_for(world: World, here: Endpoint) -> None:

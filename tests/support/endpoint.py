@@ -30,6 +30,7 @@ class Endpoint:
     """What the server has received, and what it answers: the next of `answers`, else `always`.
 
     Attributes:
+        endless_bytes: how much of answers without an end was taken.
         ends: set when the test is over, so that an answer that hangs ends.
     """
 
@@ -38,6 +39,7 @@ class Endpoint:
     answers: deque[Behaviour] = field(default_factory=deque)
     always: Behaviour = field(default_factory=lambda: answer(204))
     ends: threading.Event = field(default_factory=threading.Event)
+    endless_bytes: int = 0
     under_way: int = 0
     most_under_way: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -155,6 +157,7 @@ def endless(status: int) -> Behaviour:
         handler.connection.sendall(f"HTTP/1.1 {status} Fine\r\nconnection: close\r\n\r\n".encode())
         while not handler.endpoint.ends.is_set():
             handler.connection.sendall(b"x" * 65_536)
+            handler.endpoint.endless_bytes += 65_536
         handler.close_connection = True
 
     return behave
