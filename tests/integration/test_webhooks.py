@@ -24,6 +24,8 @@ from standardwebhooks import WebhookVerificationError
 from relaybox import errors
 from relaybox.consumer.session import ConsumerSession
 from relaybox.failpoints import SINK_FAILPOINTS
+from relaybox.monitoring.finding import Severity
+from relaybox.monitoring.overview import read_overview
 from relaybox.routes import Webhook
 from relaybox.sinks import worker
 from relaybox.sinks.http_answers import judge, read_retry_after
@@ -309,8 +311,19 @@ def test_while_the_endpoint_fails_one_lane_tries_one_message(world: World, here:
 
 
 def test_lanes_keep_the_order_of_each_sender(world: World, here: Endpoint) -> None:
+    """And send at once: two are under way together."""
     deliver(world, 60, senders=10)
-    assert deliver_waiting(webhook(world, here.url, lanes=4)).delivered_count == 60
+    both = threading.Barrier(2, timeout=patience(5))
+
+    def together(handler) -> None:
+        with suppress(threading.BrokenBarrierError):
+            both.wait()
+        answer(204)(handler)
+
+    here.answers.extend([together] * 2)
+    sink = webhook(world, here.url, lanes=4, read_seconds=60, total_seconds=60)
+    assert deliver_waiting(sink).delivered_count == 60
+    assert here.most_under_way >= 2
     senders: dict[str, list[int]] = {}
     for body in bodies(here):
         known = body["relaybox"]
@@ -510,6 +523,11 @@ def test_the_commands_tell_how_an_endpoint_is(world: World, here: Endpoint) -> N
     assert "relaybox webhook retry billing" in status.stderr
     (shown,) = cli.invoke(*config, "status", "--json").document["failing_endpoints"]
     assert (shown["subscription"], shown["reason"], shown["waiting_count"]) == (SUBSCRIPTION, "HTTP 503: maintenance", 3)
+    doctor = cli.invoke(*config, "doctor", STORE)
+    assert f"The endpoint of subscription {SUBSCRIPTION} has taken no message for " in " ".join(doctor.stdout.split())
+    (finding,) = [one for one in read_overview(world.routes).findings if one.kind == "endpoint_fails"]
+    assert (finding.message_count, finding.severity, finding.runbook) == (3, Severity.STUCK, "failing-endpoint")
+    assert "127.0.0.1" not in f"{finding.what} {finding.next_step}", "who sees the page may not know the servers"
     here.always = answer(204)
     assert "made at once" in cli.invoke(*config, "webhook", "retry", "billing").stdout
     ended = cli.invoke(*config, "webhook", "run", "billing", "--until-empty")
