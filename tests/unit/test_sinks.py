@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from base64 import b64encode
 from datetime import UTC, datetime
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,11 +14,14 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook as Verifier
 
 from relaybox.errors import ConfigurationError
+from relaybox.routes import load_routes
 from relaybox.sinks.breaker import PROBE_POLL_SECONDS, Breaker
 from relaybox.sinks.outcomes import EndpointFailure
 from relaybox.sinks.pace import Pace
+from relaybox.sinks.running import open_senders
 from relaybox.sinks.signatures import read_secret, sign
 
+EXAMPLE = Path(__file__).parents[2] / "docs/examples/relaybox.yaml"
 FAILURE = EndpointFailure("HTTP 503")
 
 
@@ -135,6 +140,17 @@ def test_a_signature_is_that_of_the_specification(secret: bytes, body: bytes) ->
     decoded = body.decode("latin-1")
     expected = Verifier(text).sign("msg_1", at, decoded)
     assert sign([read_secret(text, "env:S")], "msg_1", int(at.timestamp()), decoded.encode()) == expected
+
+
+@pytest.mark.parametrize(("kind", "library", "module"), [("webhook", "httpx", "webhooks"), ("kafka", "confluent_kafka", "kafka")])
+def test_a_library_that_is_missing_is_told(kind: str, library: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the extra that brings it. Reading the file, and listing, needs none."""
+    routes = load_routes(EXAMPLE)
+    sink = next(one for one in routes.sinks if one.kind == kind)
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(sys.modules, f"relaybox.sinks.{module}", raising=False)
+    with pytest.raises(ConfigurationError, match=rf"{library}.* Install relaybox\[{module}\] where the sink runs"):
+        open_senders(sink, lambda where: where, count=1)
 
 
 @pytest.mark.parametrize("text", ["", "whsec_", "not base64!", "whsec_QQ==", b64encode(b"x" * 65).decode()])
