@@ -225,6 +225,7 @@ def running_system(
     route: Mapping[str, object] = ROUTE,
     more_routes: Mapping[str, object] = MappingProxyType({}),
     exports: Mapping[str, object] = MappingProxyType({}),
+    webhooks: Mapping[str, object] = MappingProxyType({}),
     pauses: Collection[str] = (FAILPOINT,),
     prepare: Callable[[World], object] = lambda world: None,
     environment: Mapping[str, str] = MappingProxyType({}),
@@ -249,10 +250,9 @@ def running_system(
         (failpoints / f"{failpoint}.go").touch()
     write_service_file(service_file, stores)
     path = routes_file(directory, route=route, more_routes=more_routes)
-    if exports:
-        path.write_text(
-            yaml.safe_dump(yaml.safe_load(path.read_text(encoding="utf-8")) | {"exports": dict(exports)}), encoding="utf-8"
-        )
+    if exports or webhooks:
+        more = {"exports": dict(exports), "webhooks": dict(webhooks)}
+        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text(encoding="utf-8")) | more), encoding="utf-8")
     os.environ["PGSERVICEFILE"] = str(service_file)
     try:
         world = World(path)

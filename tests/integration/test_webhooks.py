@@ -24,6 +24,8 @@ from standardwebhooks import WebhookVerificationError
 from relaybox import errors
 from relaybox.consumer.session import ConsumerSession
 from relaybox.failpoints import SINK_FAILPOINTS
+from relaybox.monitoring.finding import Severity
+from relaybox.monitoring.overview import read_overview
 from relaybox.routes import Webhook
 from relaybox.sinks import worker
 from relaybox.sinks.http_answers import judge, read_retry_after
@@ -33,6 +35,7 @@ from tests.support import cli
 from tests.support.certificates import Authority
 from tests.support.endpoint import Endpoint, answer, drip, endless, endpoint, garbage, hang, reset
 from tests.support.killed_child import kill_at
+from tests.support.logged_in import logged_in_as
 from tests.support.patience import patience
 from tests.support.sinks import OLDER_SECRET, SECRET, WHERE, deliver_waiting, webhook
 from tests.support.streams import STORE, deliver
@@ -240,8 +243,10 @@ def test_an_answer_is_read_no_further_than_its_limit(world: World, here: Endpoin
     """A body without an end is no failure: the status has said that the message arrived."""
     deliver(world, 2)
     here.answers.append(endless(200))
-    assert deliver_waiting(webhook(world, here.url, answer_bytes=1000)).delivered_count == 2
+    sink = webhook(world, here.url, answer_bytes=1000, read_seconds=5, total_seconds=5)
+    assert deliver_waiting(sink).delivered_count == 2
     assert positions(here) == [1, 2]
+    assert here.endless_bytes < 50_000_000, "what buffers on the way take, and no more"
 
 
 def test_retry_after_is_waited_for(world: World, here: Endpoint) -> None:
@@ -306,8 +311,19 @@ def test_while_the_endpoint_fails_one_lane_tries_one_message(world: World, here:
 
 
 def test_lanes_keep_the_order_of_each_sender(world: World, here: Endpoint) -> None:
+    """And send at once: two are under way together."""
     deliver(world, 60, senders=10)
-    assert deliver_waiting(webhook(world, here.url, lanes=4)).delivered_count == 60
+    both = threading.Barrier(2, timeout=patience(5))
+
+    def together(handler) -> None:
+        with suppress(threading.BrokenBarrierError):
+            both.wait()
+        answer(204)(handler)
+
+    here.answers.extend([together] * 2)
+    sink = webhook(world, here.url, lanes=4, read_seconds=60, total_seconds=60)
+    assert deliver_waiting(sink).delivered_count == 60
+    assert here.most_under_way >= 2
     senders: dict[str, list[int]] = {}
     for body in bodies(here):
         known = body["relaybox"]
@@ -449,6 +465,20 @@ def test_a_wrong_secret_is_told_without_it(world: World, here: Endpoint, monkeyp
     assert world.query(STORE, "select 1 from relaybox.subscriptions") == []
 
 
+def test_a_login_of_a_consumer_is_enough(world: World, here: Endpoint) -> None:
+    """To subscribe, deliver, record a failure and go on after it."""
+    deliver(world, 2)
+    sink = webhook(world, here.url)
+    here.answers.extend([answer(503)] * 2)
+    with logged_in_as(world, "relaybox_consumer"):
+        with pytest.raises(errors.EndpointUnavailable):
+            deliver_waiting(sink)
+        world.query(STORE, f"select relaybox.clear_endpoint_failure('{SUBSCRIPTION}')")
+        assert deliver_waiting(sink).delivered_count == 2
+    with logged_in_as(world, "relaybox_driver"), pytest.raises(errors.StoreUnusable, match="permission denied"):
+        deliver_waiting(sink)
+
+
 def test_a_subscription_that_was_ended_is_not_made_again_by_itself(world: World, here: Endpoint) -> None:
     """The endpoint would get the whole stream once more."""
     deliver(world, 2)
@@ -493,6 +523,11 @@ def test_the_commands_tell_how_an_endpoint_is(world: World, here: Endpoint) -> N
     assert "relaybox webhook retry billing" in status.stderr
     (shown,) = cli.invoke(*config, "status", "--json").document["failing_endpoints"]
     assert (shown["subscription"], shown["reason"], shown["waiting_count"]) == (SUBSCRIPTION, "HTTP 503: maintenance", 3)
+    doctor = cli.invoke(*config, "doctor", STORE)
+    assert f"The endpoint of subscription {SUBSCRIPTION} has taken no message for " in " ".join(doctor.stdout.split())
+    (finding,) = [one for one in read_overview(world.routes).findings if one.kind == "endpoint_fails"]
+    assert (finding.message_count, finding.severity, finding.runbook) == (3, Severity.STUCK, "failing-endpoint")
+    assert "127.0.0.1" not in f"{finding.what} {finding.next_step}", "who sees the page may not know the servers"
     here.always = answer(204)
     assert "made at once" in cli.invoke(*config, "webhook", "retry", "billing").stdout
     ended = cli.invoke(*config, "webhook", "run", "billing", "--until-empty")

@@ -30,6 +30,7 @@ class Endpoint:
     """What the server has received, and what it answers: the next of `answers`, else `always`.
 
     Attributes:
+        endless_bytes: how much of answers without an end was taken.
         ends: set when the test is over, so that an answer that hangs ends.
     """
 
@@ -38,6 +39,7 @@ class Endpoint:
     answers: deque[Behaviour] = field(default_factory=deque)
     always: Behaviour = field(default_factory=lambda: answer(204))
     ends: threading.Event = field(default_factory=threading.Event)
+    endless_bytes: int = 0
     under_way: int = 0
     most_under_way: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -139,11 +141,13 @@ def garbage(handler: Handler) -> None:
 
 
 def drip(handler: Handler) -> None:
-    """Sends a byte of a header now and then, without end: no read of the client takes long."""
+    """Sends a byte of a header now and then, for ten seconds: no read of the client takes long. Then it answers well."""
     handler.connection.sendall(b"HTTP/1.1 200 OK\r\nx-slow: ")
-    while not handler.endpoint.ends.wait(0.05):
+    for _ in range(200):
+        if handler.endpoint.ends.wait(0.05):
+            break
         handler.connection.sendall(b"a")
-    handler.close_connection = True
+    handler.connection.sendall(b"\r\ncontent-length: 0\r\n\r\n")
 
 
 def endless(status: int) -> Behaviour:
@@ -153,6 +157,7 @@ def endless(status: int) -> Behaviour:
         handler.connection.sendall(f"HTTP/1.1 {status} Fine\r\nconnection: close\r\n\r\n".encode())
         while not handler.endpoint.ends.is_set():
             handler.connection.sendall(b"x" * 65_536)
+            handler.endpoint.endless_bytes += 65_536
         handler.close_connection = True
 
     return behave

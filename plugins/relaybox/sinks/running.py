@@ -89,12 +89,13 @@ class SinkRunner:
             senders = [
                 resources.enter_context(closing(sender)) for sender in open_senders(sink, self._find_secret, count=sink.lanes)
             ]
-            subscribe_sink(sink, begin_anew=begin_anew)
+            engine = open_engine(sink.store.service, sink.subscription, connecting=self._connecting)
+            subscribe_sink(sink, engine, begin_anew=begin_anew)
             breaker = Breaker(open_after=sink.open_after_failures, max_pause_seconds=sink.max_pause_seconds)
             pace, run = Pace(sink.messages_per_second), uuid.uuid4().hex[:12]
             self._workers = [
                 SinkWorker(
-                    open_engine(sink.store.service, sink.subscription, connecting=self._connecting),
+                    engine,
                     sink,
                     sender,
                     breaker=breaker,

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.log_events import emit
-from relaybox.stores.schema import store_session
+from relaybox.sinks.session import SinkSession
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
     from relaybox.routes import Sink
-    from relaybox.stores.sessions import StoreSession
 
 
-@dataclass(frozen=True)
-class _Subscription:
+class _Subscription(NamedTuple):
     stream: str
     topic: str | None
     lanes: int
@@ -28,78 +27,79 @@ class _Subscription:
     lease_seconds: int
 
 
-@dataclass(frozen=True)
-class _End:
+class _End(NamedTuple):
     done_at: datetime
     done_by: str
     reason: str | None
 
 
-def subscribe_sink(sink: Sink, *, begin_anew: bool = False) -> None:
-    """Makes the subscription of a sink, or makes sure that it is as relaybox.yaml says.
+def subscribe_sink(sink: Sink, engine: Engine, *, begin_anew: bool = False) -> None:
+    """Makes the subscription of a sink, or makes sure that it is as relaybox.yaml says. Commits.
 
     A subscription that someone ended is not made again by itself: the endpoint would get the stream from its start.
 
     Args:
         sink: of relaybox.yaml.
+        engine: of its store; its login has relaybox_consumer, and needs no other role.
         begin_anew: make it again if it was ended.
 
     Raises:
         NotSubscribed: it was ended.
         ConfigurationError: it differs from relaybox.yaml.
     """
-    with store_session(sink.store, f"subscribing {sink.subscription}", application_name="relaybox sink") as session:
-        found = session.row_if_any(
-            _Subscription,
-            """
-            select stream, topic, lanes, lane_by, nack_limit, hold_sender, retry_seconds, lease_seconds
-            from relaybox.subscriptions where subscription = %s
-            """,
-            sink.subscription,
-        )
+    session = SinkSession(engine, store=sink.store.name, subscription=sink.subscription)
+    try:
+        found = session.one(_SUBSCRIPTION, (sink.subscription,), "looking")
         if found is None and not begin_anew:
             _refuse_ended(session, sink)
         if found is None:
             _subscribe(session, sink)
-    if found is not None:
-        _refuse_difference(sink, found)
+        else:
+            _refuse_difference(sink, _Subscription(*found))
+    finally:
+        session.close()
 
 
-def _subscribe(session: StoreSession, sink: Sink) -> None:
+_SUBSCRIPTION = """
+select stream, topic, lanes, lane_by, nack_limit, hold_sender, retry_seconds, lease_seconds
+from relaybox.subscriptions where subscription = %s
+"""
+_SUBSCRIBE = """
+select relaybox.subscribe(%s, %s, %s, lanes => %s, lane_by => %s, nack_limit => %s, hold_sender => %s, retry_seconds => %s,
+    lease_seconds => %s)
+"""
+_END = """
+select done_at, done_by, reason from relaybox.consumer_action
+where subscription = %s and action = 'unsubscribe' order by action_id desc limit 1
+"""
+
+
+def _subscribe(session: SinkSession, sink: Sink) -> None:
+    arguments = (
+        sink.subscription,
+        sink.topic or sink.stream,
+        sink.start,
+        sink.lanes,
+        sink.lane_by,
+        sink.nack_limit,
+        sink.hold_sender,
+        sink.retry_seconds,
+        sink.lease_seconds,
+    )
     try:
-        first = session.value(
-            """
-            select relaybox.subscribe(%s, %s, %s, lanes => %s, lane_by => %s, nack_limit => %s, hold_sender => %s,
-                retry_seconds => %s, lease_seconds => %s)
-            """,
-            sink.subscription,
-            sink.topic or sink.stream,
-            sink.start,
-            sink.lanes,
-            sink.lane_by,
-            sink.nack_limit,
-            sink.hold_sender,
-            sink.retry_seconds,
-            sink.lease_seconds,
-        )
+        made = session.one(_SUBSCRIBE, arguments, "subscribing")
         session.commit()
     except errors.AlreadySubscribed:  # another run was faster, with the same relaybox.yaml or its next run says so
-        session.rollback()
         return
+    first = None if made is None else made[0]
     emit("sink_subscribed", subscription=sink.subscription, store=sink.store.name, first_stream_position=first)
 
 
-def _refuse_ended(session: StoreSession, sink: Sink) -> None:
-    ended = session.row_if_any(
-        _End,
-        """
-        select done_at, done_by, reason from relaybox.consumer_action
-        where subscription = %s and action = 'unsubscribe' order by action_id desc limit 1
-        """,
-        sink.subscription,
-    )
-    if ended is None:
+def _refuse_ended(session: SinkSession, sink: Sink) -> None:
+    row = session.one(_END, (sink.subscription,), "looking for its end")
+    if row is None:
         return
+    ended = _End(*row)
     raise errors.NotSubscribed(
         f"store {sink.store.name}: subscription {sink.subscription} was ended by {ended.done_by} at {ended.done_at:%Y-%m-%d %H:%M:%S%z}"
         f"{f' ({ended.reason})' if ended.reason else ''}. Nothing is delivered to {sink.endpoint}.",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.consumer import Consumer, Message
-from relaybox.consumer.session import ConsumerSession
 from relaybox.failpoints import reach
 from relaybox.log_events import emit, warn
 from relaybox.sinks.outcomes import EndpointFailure, Outcome, as_error
+from relaybox.sinks.session import EndpointRecord, SinkSession
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -26,35 +26,6 @@ LOOK_SECONDS = 5.0
 _FETCH_MESSAGES = 100
 
 _REFETCH_HELPS = (errors.StoreUnreachable, errors.StoreBusy, errors.LaneLost, errors.NotFetched)
-
-
-class EndpointRecord(NamedTuple):
-    """What the store has of an endpoint that fails."""
-
-    endpoint: str
-    failing_since: Any
-    failure_count: int
-    reason: str
-    rest_seconds: float
-
-
-class SinkSession(ConsumerSession):
-    """A session of a consumer that also says, and asks, how the endpoint of its subscription is."""
-
-    def read_failure(self) -> EndpointRecord | None:
-        """How the endpoint fails; None: it does not."""
-        query = "select endpoint, failing_since, failure_count, reason, rest_seconds from relaybox.endpoint_failure(%s)"
-        row = self._execute(query, (self.subscription,), "asking how the endpoint is").one_or_none()
-        return None if row is None else EndpointRecord(*row)
-
-    def record_failure(self, endpoint: str, reason: str, pause_seconds: float) -> None:
-        """Records that the endpoint took no message."""
-        arguments = (self.subscription, endpoint, reason, pause_seconds)
-        self._execute("select relaybox.record_endpoint_failure(%s, %s, %s, %s)", arguments, "recording that the endpoint fails")
-
-    def clear_failure(self) -> None:
-        """Forgets that it failed."""
-        self._execute("select relaybox.clear_endpoint_failure(%s)", (self.subscription,), "recording that the endpoint answers")
 
 
 class SinkWorker(Consumer):
