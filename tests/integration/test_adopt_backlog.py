@@ -228,6 +228,23 @@ def test_a_writer_that_stays_open_is_named(world: World, monkeypatch: pytest.Mon
     assert sent(world) == ["3"]
 
 
+def test_the_switch_waits_for_writers_whose_rows_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that was inserted behind a backlog and commits late is not left there when the trigger is switched to the outbox."""
+    make_ordered(world, 50)
+    with monkeypatch.context() as killed:
+        killed.setattr(adopting, "_move_backlog", lambda *_: 0)
+        adopt(world, with_backlog=True)
+    monkeypatch.setattr(adopting, "_LOCK_ATTEMPTS", 1)
+    with world.session() as connection, connection.cursor() as cursor:
+        cursor.execute(INSERT, ("51", "51"))
+        with pytest.raises(errors.StoreBusy, match="was never free of writers"):
+            adopting.adopt_table(world.routes.stores["airline"], TABLE)
+        connection.commit()
+    adopt(world)
+    write(world, "52")
+    assert numbers(sent(world)) == list(range(1, 53))
+
+
 def test_commands_on_tables_that_are_not_adopted_say_so(world: World) -> None:
     make_table(world)
     assert not unadopt_table(world.routes.stores["airline"], TABLE).was_adopted
