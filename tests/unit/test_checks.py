@@ -51,7 +51,10 @@ def test_the_tree_is_as_the_editors_are_told() -> None:
     kept = {name: text for name, text in texts.items() if not name.endswith(".md")}
     assert [name for name, text in kept.items() if re.search(r"[ \t\r]$", text, flags=re.MULTILINE)] == []
     assert [name for name, text in texts.items() if text and not text.endswith("\n")] == []
-    assert [name for name, text in texts.items() if re.search(r"^ *\t", text, flags=re.MULTILINE)] == ["Makefile", "docs/examples/relaybox.go"]
+    assert [name for name, text in texts.items() if re.search(r"^ *\t", text, flags=re.MULTILINE)] == [
+        "Makefile",
+        "docs/examples/relaybox.go",
+    ]
 
 
 def test_make_check_runs_what_make_lint_runs() -> None:
