@@ -70,9 +70,12 @@ def test_only_rows_that_are_inserted_are_sent(world: World) -> None:
     for key, action in [("a", "nothing"), ("a", "nothing"), ("b", "update set type = 'x'"), ("a", "update set type = 'x'")]:
         world.query("airline", upsert.format(action), key, f'"{key} {action[0]}"')
     world.query("airline", "update app.outboxevent set payload = '\"changed\"'")
+    has_merge = world.value("airline", "select current_setting('server_version_num')::integer >= 150000")
     world.query(
         "airline",
-        "merge into app.outboxevent o using (values ('a'), ('c')) v (key) on o.aggregateid = v.key "
+        "insert into app.outboxevent (aggregatetype, aggregateid, type, payload) values ('Flights', 'c', 'Landed', '\"merged\"')"
+        if not has_merge
+        else "merge into app.outboxevent o using (values ('a'), ('c')) v (key) on o.aggregateid = v.key "
         "when matched then update set type = 'y' when not matched then insert (aggregatetype, aggregateid, type, payload) "
         "values ('Flights', v.key, 'Landed', '\"merged\"')",
     )
@@ -112,7 +115,14 @@ def test_who_inserts_needs_no_right_on_relaybox_and_gets_none(world: World) -> N
         ):
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
                 cursor.execute(refused)
-        cursor.execute("drop function app.lower(text), app.uuidv7(); drop table app.outbox")
+        cursor.execute(
+            "create function app.length(text) returns integer language plpgsql as "
+            "$$ begin raise notice 'called as %', current_user; return 1; end $$"
+        )
+        with pytest.raises(psycopg2.Error, match="payload is null"):
+            cursor.execute(INSERT, ("k", None))
+        assert not any("called as" in notice for notice in cursor.connection.notices)
+        cursor.execute("drop function app.lower(text), app.uuidv7(), app.length(text); drop table app.outbox")
     assert messages(world, "topic", "payload") == [("flights", "1")]
 
 

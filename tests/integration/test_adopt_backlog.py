@@ -42,6 +42,7 @@ def test_a_backlog_is_sent_once_in_the_order_of_its_time(world: World) -> None:
     assert numbers(sent(world)) == list(range(1, 451))
     again = adopt(world, with_backlog=True)
     assert (again.is_new, again.changed, again.moved_count) == (False, (), 0)
+    assert world.value("airline", "select count(*) from relaybox_internal.adopted_row") == 0
     write(world, "451")
     assert numbers(sent(world)) == list(range(1, 452))
 
@@ -226,6 +227,32 @@ def test_a_writer_that_stays_open_is_named(world: World, monkeypatch: pytest.Mon
     assert adopt(world).is_new
     write(world, "3")
     assert sent(world) == ["3"]
+
+
+def test_a_row_that_comes_behind_the_last_batch_is_moved_with_the_switch(world: World) -> None:
+    """It waits in no table that nobody looks at any more."""
+    make_ordered(world, 50)
+    late = ["51"]
+    adopt(world, with_backlog=True, progress=lambda *_: write(world, late.pop()) if late else None)
+    write(world, "52")
+    assert numbers(sent(world)) == list(range(1, 53))
+
+
+def test_the_switch_waits_for_writers_whose_rows_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that was inserted behind a backlog and commits late is not left there when the trigger is switched to the outbox."""
+    make_ordered(world, 50)
+    with monkeypatch.context() as killed:
+        killed.setattr(adopting, "_move_backlog", lambda *_: 0)
+        adopt(world, with_backlog=True)
+    monkeypatch.setattr(adopting, "_LOCK_ATTEMPTS", 1)
+    with world.session() as connection, connection.cursor() as cursor:
+        cursor.execute(INSERT, ("51", "51"))
+        with pytest.raises(errors.StoreBusy, match="was never free of writers"):
+            adopting.adopt_table(world.routes.stores["airline"], TABLE)
+        connection.commit()
+    adopt(world)
+    write(world, "52")
+    assert numbers(sent(world)) == list(range(1, 53))
 
 
 def test_commands_on_tables_that_are_not_adopted_say_so(world: World) -> None:

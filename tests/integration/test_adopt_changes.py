@@ -8,7 +8,9 @@ import psycopg2
 import pytest
 import yaml
 
+from relaybox.adoption.tables import read_adopted
 from relaybox.stores.schema import initialise_store
+from relaybox.stores.sessions import StoreSession
 from tests.support.adoption import INSERT, adopt, make_table, problems, sent, unadopt, write
 from tests.support.cli import invoke
 from tests.support.database_dump import dump
@@ -177,3 +179,27 @@ def test_an_init_makes_functions_of_an_older_version_anew(world: World) -> None:
     assert sent(world) == ["1"]
     initialise_store(world.routes.stores["airline"], world.routes)
     assert dump("airline", "--schema-only") == before
+
+
+@pytest.mark.parametrize("role", ["relaybox_viewer", "relaybox_reader", "relaybox_driver"])
+def test_logins_that_watch_see_adopted_tables_and_their_defects(world: World, role: str) -> None:
+    """The page's login is a viewer: it sees how many rows wait or are set aside, and nothing of them."""
+    make_table(world)
+    adopt(world, on_unmapped="set_aside")
+    world.query("airline", INSERT.replace("Flights", "no topic"), "k", "1")
+    world.query("airline", f"create role watcher login password 'secret' in role {role}")
+    connection = psycopg2.connect(service="airline", user="watcher", password="secret")
+    try:
+        connection.autocommit = True
+        (state,) = read_adopted(StoreSession(connection, "airline"))
+        assert (state.table_name, state.unmapped_count, len(state.problems)) == ("app.outboxevent", 1, 1)
+        with connection.cursor() as cursor:
+            if role == "relaybox_viewer":
+                for table in ("unmapped_row", "adopted_row"):
+                    with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                        cursor.execute(f"select * from relaybox_internal.{table}")
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute("delete from relaybox_internal.adopted_table")
+    finally:
+        connection.close()
+        world.query("airline", "drop role watcher")
