@@ -1,6 +1,7 @@
 """For producers in Python: one call that inserts a message in the caller's own transaction, and the clocks of causal senders.
 
-An application needs nothing of this: an insert into relaybox.outbox says the same. Nothing here commits or rolls back.
+An application needs nothing of this: an insert into relaybox.outbox says the same. Nothing here commits or rolls back. In an event loop
+relaybox.aio has the same names.
 """
 
 from __future__ import annotations
@@ -9,22 +10,23 @@ import functools
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4, uuid5
 
-from psycopg2.extensions import cursor as Psycopg2Cursor
-from sqlalchemy import text
-
+from relaybox.clients.rows import one_row
 from relaybox.exact_json import write_json
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, TextClause
-    from sqlalchemy.orm import Session, scoped_session
+Producing = Any
+"""A session or connection of SQLAlchemy, a connection or cursor of psycopg 3, a cursor of psycopg2, a connection of Django."""
 
-    Producing = Session | scoped_session[Session] | Connection | Psycopg2Cursor
+Payload = str | bytes | Mapping[str, Any] | list[Any]
+
+Result = TypeVar("Result")
+PutSteps = Generator[tuple[str, Mapping[str, object]], Any, Result]
+"""Yields statements and their values, is sent the row of each, and does no I/O: relaybox.aio runs the same steps in an event loop."""
 
 Clock = Mapping[str, int | list[int]]
 """What a message's sender had received when it sent: index by sender, or [epoch, index]; an index alone is of epoch 1."""
@@ -32,21 +34,21 @@ Clock = Mapping[str, int | list[int]]
 _INDEX_END = 2**63
 
 _CASTS = {
-    "message_id": "uuid",
-    "epoch": "integer",
-    "index": "bigint",
-    "headers": "jsonb",
-    "payload_bytes": "bytea",
-    "clock": "jsonb",
+    "message_id": "cast(cast({message_id} as text) as uuid)",
+    "epoch": "cast({epoch} as integer)",
+    "index": "cast({index} as bigint)",
+    "headers": "cast(cast({headers} as text) as jsonb)",
+    "payload_bytes": "cast({payload_bytes} as bytea)",
+    "clock": "cast(cast({clock} as text) as jsonb)",
 }
-"""Types of the columns of a message that drivers may give as texts."""
+"""The columns of a message that libraries may give as texts. As text first: asyncpg would write JSON by a codec of the application's."""
 _INSERT_MANY = """
 with messages as (
     insert into relaybox.outbox (message_id, topic, sender, epoch, index, key, headers, payload, payload_bytes)
     select
-        m.message_id, m.topic, {sender}, coalesce(cast({epoch} as integer), 1), cast({first_index} as bigint) + m.number - 1,
+        m.message_id, m.topic, cast({sender} as text), coalesce(cast({epoch} as integer), 1), cast({first_index} as bigint) + m.number - 1,
         m.key, cast(m.headers as jsonb), m.payload, decode(m.payload_base64, 'base64')
-    from json_to_recordset(cast({messages} as json)) as m (
+    from json_to_recordset(cast(cast({messages} as text) as json)) as m (
         number integer, message_id uuid, topic text, key text, headers text, payload text, payload_base64 text
     )
     order by m.number
@@ -58,10 +60,10 @@ select count(*) from messages
 _STATEMENT_MESSAGES = 10_000
 _STATEMENT_CHARACTERS = 8 * 2**20
 
-_MARK_PUT = "select set_config('relaybox.put_transaction', {mark}, true)"
+_MARK_PUT = "select set_config('relaybox.put_transaction', cast({mark} as text), true)"
 _RECORD_PUT = """
-select case when current_setting('relaybox.put_transaction', true) = {mark}
-    then relaybox.record_put({sender}, {put_key}, {content}, {message_count}) end
+select case when current_setting('relaybox.put_transaction', true) = cast({mark} as text)
+    then relaybox.record_put({sender}, {put_key}, {content}, cast({message_count} as integer)) end
 """
 """Null, and nothing is recorded, if the statement before was in another transaction: the session commits each statement."""
 _PUT_IDS = UUID("6b1f0d52-0c4c-5d0e-9a53-5f2d6c9f1b58")
@@ -69,14 +71,14 @@ _PUT_KEY_BYTES = 1000
 
 # the counter first: it is locked from here on, and with it the epoch
 _NUMBER = "select relaybox.next_index({sender}), relaybox.sender_epoch({sender})"
-_NUMBER_MANY = "select relaybox.next_indexes({sender}, {message_count}), relaybox.sender_epoch({sender})"
+_NUMBER_MANY = "select relaybox.next_indexes({sender}, cast({message_count} as integer)), relaybox.sender_epoch({sender})"
 
 
 def put(
     session: Producing,
     topic: str,
     sender: str,
-    payload: str | bytes | Mapping[str, Any] | list[Any],
+    payload: Payload,
     *,
     key: str | None = None,
     headers: Mapping[str, Any] | None = None,
@@ -91,7 +93,8 @@ def put(
     deliver it once, and so do routes of any kind if the sender is declared and the `index` is the same too.
 
     Args:
-        session: a SQLAlchemy session or connection, or a cursor of psycopg2.
+        session: a session or connection of SQLAlchemy, a connection or cursor of psycopg 3, a cursor of psycopg2, or a connection of
+            Django. In an event loop: relaybox.aio.put.
         topic: what routes choose messages by, 1 to 48 of a-z 0-9 _ . -
         sender: who says it, 1 to 48 of A-Z a-z 0-9 _ . : -
         payload: text, bytes, or a mapping or list that is sent as JSON.
@@ -107,8 +110,26 @@ def put(
 
     Raises:
         ValueError: an epoch without an index.
-        the driver's own error: what the outbox refuses. The constraint's name is the reason; the transaction is to be rolled back.
+        TypeError: the session is of none of these kinds.
+        the library's own error: what the outbox refuses. The constraint's name is the reason; the transaction is to be rolled back.
     """
+    numbers: dict[str, Any] = {"index": index, "epoch": epoch, "clock": clock}
+    return _run(session, put_steps(topic, sender, payload, key=key, headers=headers, message_id=message_id, **numbers))
+
+
+def put_steps(
+    topic: str,
+    sender: str,
+    payload: Payload,
+    *,
+    key: str | None = None,
+    headers: Mapping[str, Any] | None = None,
+    message_id: UUID | None = None,
+    index: int | None = None,
+    epoch: int | None = None,
+    clock: Clock | None = None,
+) -> PutSteps[UUID]:
+    """The steps of put()."""
     if epoch is not None and index is None:
         raise ValueError("epoch without index: a message that has no number of its own belongs to no epoch")
     payload_text, payload_bytes = _payloads(payload)
@@ -125,14 +146,14 @@ def put(
         "clock": _json(clock),
     }
     values = {name: value for name, value in values.items() if value is not None or name in ("topic", "sender")}
-    (given,) = _row(session, _insert(tuple(values)), values)
-    return given if isinstance(given, UUID) else UUID(given)
+    (given,) = yield _insert(tuple(values)), values
+    return UUID(str(given))
 
 
 @functools.cache
 def _insert(columns: tuple[str, ...]) -> str:
     """The insert of a message that has these columns: the server reads and computes nothing for those that it has not."""
-    values = (f"cast({{{name}}} as {_CASTS[name]})" if name in _CASTS else f"{{{name}}}" for name in columns)
+    values = (_CASTS.get(name, f"{{{name}}}") for name in columns)
     return f"insert into relaybox.outbox ({', '.join(columns)}) values ({', '.join(values)}) returning message_id"  # noqa: S608  # the columns are above
 
 
@@ -141,7 +162,7 @@ class Draft:
     """A message to put: what `put` takes of it, but for its sender and its id."""
 
     topic: str
-    payload: str | bytes | Mapping[str, Any] | list[Any]
+    payload: Payload
     key: str | None = None
     headers: Mapping[str, Any] | None = None
 
@@ -167,16 +188,21 @@ def put_once(session: Producing, sender: str, put_key: str, drafts: Sequence[Dra
         ValueError: the session commits each statement (autocommit). Nothing is recorded.
         the driver's own error: RB024, other messages were sent under this key. Else as put(). The transaction is to be rolled back.
     """
+    return _run(session, put_once_steps(sender, put_key, drafts, numbered=numbered))
+
+
+def put_once_steps(sender: str, put_key: str, drafts: Sequence[Draft], *, numbered: bool = False) -> PutSteps[bool]:
+    """The steps of put_once()."""
     values = {"sender": sender, "put_key": _kept_key(put_key), "content": _digest(drafts), "message_count": len(drafts)}
-    is_first = _record(session, values)
+    is_first = yield from _record(values)
     if not is_first:
         return False
     first_index = epoch = None
     if numbered and drafts:
-        first_index, epoch = _row(session, _NUMBER_MANY, {"sender": sender, "message_count": len(drafts)})
+        first_index, epoch = yield _NUMBER_MANY, {"sender": sender, "message_count": len(drafts)}
     for messages in _statements(sender, put_key, drafts):
         values = {"sender": sender, "epoch": epoch, "first_index": first_index, "messages": f"[{','.join(messages)}]"}
-        (inserted,) = _row(session, _INSERT_MANY, values)
+        (inserted,) = yield _INSERT_MANY, values
         if inserted != len(messages):
             raise RuntimeError(
                 f"sender {sender}, put {put_key}: {inserted} of {len(messages)} messages were inserted. A trigger or rule of others on "
@@ -185,11 +211,11 @@ def put_once(session: Producing, sender: str, put_key: str, drafts: Sequence[Dra
     return True
 
 
-def _record(session: Producing, values: Mapping[str, Any]) -> bool:
+def _record(values: Mapping[str, Any]) -> PutSteps[bool]:
     """Returns whether the put is the first one under its key."""
     mark = str(uuid4())
-    _row(session, _MARK_PUT, {"mark": mark})
-    (is_first,) = _row(session, _RECORD_PUT, {**values, "mark": mark})
+    yield _MARK_PUT, {"mark": mark}
+    (is_first,) = yield _RECORD_PUT, {**values, "mark": mark}
     if is_first is None:
         raise ValueError(
             f"sender {values['sender']}, put {values['put_key']}: the session commits each statement (autocommit), so an error could "
@@ -228,7 +254,7 @@ def _message(number: int, message_id: UUID, draft: Draft) -> str:
     )
 
 
-def _payloads(payload: str | bytes | Mapping[str, Any] | list[Any]) -> tuple[str | None, bytes | None]:
+def _payloads(payload: Payload) -> tuple[str | None, bytes | None]:
     """The values of the columns payload and payload_bytes, one of which is None."""
     if isinstance(payload, bytes):
         return None, payload
@@ -269,13 +295,8 @@ def _name(name: Any) -> str:
     return name if isinstance(name, str) else json.dumps(name)
 
 
-class CausalSender:
-    """One sender of a causal route: its messages name what it had received, so that no consumer reads an answer before its question.
-
-    The sender is declared gapless at its store. Each process that sends as it and receives for it keeps one of these, tells it
-    every message that it reads from the stream, and saves `clock` with its cursor, or reads the stream again after a restart.
-    Not for several threads at once.
-    """
+class SenderClock:
+    """What one sender of a causal route has received: the clock of its next message."""
 
     def __init__(self, sender: str, clock: Clock | None = None) -> None:
         """Continues with a saved clock; by default nothing was received yet."""
@@ -308,11 +329,32 @@ class CausalSender:
         except ValueError as error:
             raise ValueError(f"clock of sender {sender} at index {index}: {error}") from None
 
+    def put_steps(self, topic: str, payload: Payload, **options: Any) -> PutSteps[UUID]:
+        """The steps of CausalSender.put()."""
+        index, epoch = yield _NUMBER, {"sender": self.sender}
+        numbers = {"index": index, "epoch": epoch, "clock": self.clock}
+        return (yield from put_steps(topic, self.sender, payload, **options, **numbers))
+
+    def _merge(self, clock: Clock) -> None:
+        numbers = {sender: _number(sender, entry) for sender, entry in clock.items()}
+        for sender, number in numbers.items():
+            if sender != self.sender:  # its own messages are in order by their index
+                self._heard[sender] = max(number, self._heard.get(sender, number))
+
+
+class CausalSender(SenderClock):
+    """One sender of a causal route: its messages name what it had received, so that no consumer reads an answer before its question.
+
+    The sender is declared gapless at its store. Each process that sends as it and receives for it keeps one of these, tells it
+    every message that it reads from the stream, and saves `clock` with its cursor, or reads the stream again after a restart.
+    Not for several threads at once.
+    """
+
     def put(
         self,
         session: Producing,
         topic: str,
-        payload: str | bytes | Mapping[str, Any] | list[Any],
+        payload: Payload,
         *,
         key: str | None = None,
         headers: Mapping[str, Any] | None = None,
@@ -322,15 +364,7 @@ class CausalSender:
 
         From here on other transactions of this sender wait until the caller's ends; if it is rolled back, the number is free again.
         """
-        index, epoch = _row(session, _NUMBER, {"sender": self.sender})
-        numbers = {"index": index, "epoch": epoch, "clock": self.clock}
-        return put(session, topic, self.sender, payload, key=key, headers=headers, message_id=message_id, **numbers)
-
-    def _merge(self, clock: Clock) -> None:
-        numbers = {sender: _number(sender, entry) for sender, entry in clock.items()}
-        for sender, number in numbers.items():
-            if sender != self.sender:  # its own messages are in order by their index
-                self._heard[sender] = max(number, self._heard.get(sender, number))
+        return _run(session, self.put_steps(topic, payload, key=key, headers=headers, message_id=message_id))
 
 
 def _number(sender: str, entry: Any) -> tuple[int, int]:
@@ -351,27 +385,15 @@ def _is_whole(number: Any) -> bool:
     return 1 <= number < _INDEX_END and number == int(number)
 
 
-def _row(session: Producing, statement: str, values: Mapping[str, Any]) -> Any:
-    """The one row of a statement whose {names} are values."""
-    if isinstance(session, Psycopg2Cursor):
-        session.execute(_for_psycopg2(statement, tuple(values)), values)
-        return tuple(_values(session.fetchone()))
-    return session.execute(_for_sqlalchemy(statement, tuple(values)), dict(values)).one()
-
-
-@functools.cache
-def _for_psycopg2(statement: str, names: tuple[str, ...]) -> str:
-    return statement.format(**{name: f"%({name})s" for name in names})
-
-
-@functools.cache
-def _for_sqlalchemy(statement: str, names: tuple[str, ...]) -> TextClause:
-    return text(statement.format(**{name: f":{name}" for name in names}))
-
-
-def _values(row: Any) -> Any:
-    """Cursors may give rows as mappings."""
-    return row.values() if isinstance(row, Mapping) else row
+def _run(session: Producing, steps: PutSteps[Result]) -> Result:
+    """Runs the statements of the steps in the session, and returns the steps' result."""
+    try:
+        asked = next(steps)
+        while True:
+            asked = steps.send(one_row(session, *asked))
+    except StopIteration as ended:
+        result: Result = ended.value
+        return result
 
 
 def _field(message: Any, name: str) -> Any:

@@ -170,11 +170,19 @@ ALLOWED = {
     "airflow/page/asgi.py MountedPage.__call__ NoTurnError": "the request is answered with 503",
     "airflow/page/store_parameters.py read_store_parameters (AirflowNotFoundException, ConfigurationError)": "asking the store tells",
     "cli/verification.py _verify suppress(ComparisonTooLarge)": "what is too large for threads is compared by Spark next",
-    "consumer/loop.py Consumer.__exit__ suppress(errors.RelayboxError)": "the body's error is the one to tell; the lease ends by itself",
-    "consumer/session.py ConsumerSession.close suppress(DBAPIError)": "a session that is broken is closed already",
     "consumer/stopping.py StopEvent.set suppress(OSError)": "the wait that it would end has ended",
-    "consumer/session.py ConsumerSession.rollback DBAPIError": "a session that is broken has rolled back by itself, and is closed",
-    "consumer/loop.py Consumer._release suppress(errors.RelayboxError)": "the lease ends by itself",
+    "aio/loop.py Consumer._in_time suppress(TimeoutError, errors.RelayboxError)": "the lease ends by itself",
+    "aio/loop.py Consumer._wait suppress(TimeoutError)": "the rest is over",
+    "aio/loop.py _Messages.__anext__ StepsEnded": "the loop is over",
+    "consumer/loop.py Consumer._messages StopIteration": "the loop is over",
+    "consumer/core.py ConsumerCore._leave suppress(errors.RelayboxError)": "the body's error is the one to tell; the lease ends by itself",
+    "clients/django.py DjangoSession.rollback (DatabaseError, InterfaceError)": "as of SQLAlchemy",
+    "clients/sqlalchemy.py AsyncSqlalchemySession.close suppress(DBAPIError)": "a session that is broken is closed already",
+    "clients/sqlalchemy.py AsyncSqlalchemySession.rollback DBAPIError": "as in a thread",
+    "clients/sqlalchemy.py SqlalchemySession.close suppress(DBAPIError)": "a session that is broken is closed already",
+    "clients/sqlalchemy.py SqlalchemySession.discard suppress(DBAPIError)": "a session that is broken is ended already",
+    "clients/sqlalchemy.py SqlalchemySession.rollback DBAPIError": "a session that is broken has rolled back by itself, and is closed",
+    "consumer/core.py ConsumerCore._release suppress(errors.RelayboxError)": "the lease ends by itself",
     "local/bench/cpu_times.py _name (FileNotFoundError, ProcessLookupError)": "a process that ended has no name",
     "local/bench/page.py _ApiServer._answers errors.StackFailed": "no answer is the answer: not up yet",
     "local/bench/unwell_link.py UnwellLink._accept OSError": "the listener was closed: the measurement is over",
@@ -271,8 +279,9 @@ def test_every_broad_except_raises_again() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ExceptHandler)
         # what a consumer's handler raises is the reason with which its message is refused; what an asker raises goes to who waits;
-        # what a team's callback raises is a warning, and it is called again
-        and str(path.relative_to(root)) not in ("consumer/loop.py", "stores/inquiries.py", "airflow/operators/look.py")
+        # what a team's callback raises is a warning, and it is called again; what a call of steps raises is told to the steps
+        and str(path.relative_to(root))
+        not in ("aio/loop.py", "clients/steps.py", "consumer/loop.py", "stores/inquiries.py", "airflow/operators/look.py")
         and (node.type is None or {"Exception", "BaseException"} & _names(node.type))
         and not isinstance(node.body[-1], ast.Raise)
     ]

@@ -15,7 +15,10 @@ import psycopg2
 import pytest
 
 from relaybox import errors, failpoints
-from relaybox.consumer.session import ConsumerSession, open_engine
+from relaybox.clients.sqlalchemy import SqlalchemySession
+from relaybox.clients.steps import drive
+from relaybox.consumer.services import open_engine
+from relaybox.consumer.session import ConsumerSession
 from relaybox.local.clusters import Cluster
 from relaybox.stores import connections
 from relaybox.stores.answer_limits import LimitedConnection
@@ -87,10 +90,10 @@ def test_a_transfer_ends_when_a_store_is_frozen_under_it(  # noqa: PLR0917  # fi
 def consumer(world: World) -> Iterator[ConsumerSession]:
     world.query("hub", "select relaybox.subscribe('billing', 'flights')")
     engine = open_engine("hub", "billing")
-    opened = ConsumerSession(engine, store="hub", subscription="billing")
-    opened.begin()
+    opened = ConsumerSession(SqlalchemySession(engine), store="hub", subscription="billing")
+    drive(opened.begin())
     yield opened
-    opened.close()
+    drive(opened.close())
     engine.dispose()
 
 
@@ -111,7 +114,7 @@ def test_a_consumer_gives_up_what_a_frozen_store_does_not_answer(
         frozen(clusters["hub"]),
         pytest.raises(errors.StoreUnreachable, match=rf"^store hub: while {doing} for subscription billing: {NO_ANSWER}"),
     ):
-        do(consumer)
+        drive(do(consumer))
 
 
 def test_a_handler_may_take_its_time(consumer: ConsumerSession) -> None:
@@ -119,7 +122,7 @@ def test_a_handler_may_take_its_time(consumer: ConsumerSession) -> None:
     held: LimitedConnection = consumer.connection.connection.driver_connection
     held.answer_seconds = 0.2
     consumer.connection.exec_driver_sql("select pg_sleep(1)")
-    consumer.fetch("worker", 1, None)
+    drive(consumer.fetch("worker", 1, None))
     consumer.connection.exec_driver_sql("select pg_sleep(1)")
     assert not consumer.is_lost()
 

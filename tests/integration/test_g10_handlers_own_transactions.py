@@ -211,7 +211,7 @@ def test_g10_a_pool_gives_nobody_a_session_that_a_handler_left_in_autocommit(sho
 
 def test_g10_an_engine_in_autocommit_is_refused_before_any_work(shop: World) -> None:
     engine = create_pool(autocommit=True)
-    with pytest.raises(errors.RequestRefused, match=r"autocommit.*Give the consumer an engine without autocommit"):
+    with pytest.raises(errors.RequestRefused, match=r"autocommit.*Give the consumer an engine or connections without autocommit"):
         consume(engine, lambda _: None, commit_every=1)
     assert effects(shop) == []
     engine.dispose()

@@ -18,8 +18,11 @@ from sqlalchemy import text
 
 from relaybox import errors, outbox
 from relaybox.airflow.store_sessions import open_session
+from relaybox.clients.sqlalchemy import SqlalchemySession
+from relaybox.clients.steps import drive
 from relaybox.consumer import Consumer
-from relaybox.consumer.session import ConsumerSession, open_engine
+from relaybox.consumer.services import open_engine
+from relaybox.consumer.session import ConsumerSession
 from relaybox.failpoints import CONSUMER_FAILPOINTS
 from relaybox.local import debian
 from relaybox.local.clusters import Cluster, postgres_binaries
@@ -141,9 +144,9 @@ def test_g10_the_python_consumer_works_through_a_pooler(
 def test_a_consumer_does_not_listen_through_a_pooler(shop: World, make_pooler: Callable[..., PgBouncer], mode: str) -> None:
     """The pooler would give its notifications to whoever has the server's session then. It polls."""
     make_pooler("hub", mode, pool_size=1)
-    session = ConsumerSession(open_engine("hub", "billing"), store="hub", subscription="billing")
-    assert not session.listen()
-    session.close()
+    session = ConsumerSession(SqlalchemySession(open_engine("hub", "billing")), store="hub", subscription="billing")
+    assert not drive(session.listen())
+    drive(session.close())
     with closing(psycopg2.connect(service="hub")) as lent, lent.cursor() as cursor:
         cursor.execute("select count(*) from pg_listening_channels()")
         assert cursor.fetchone() == (0,)
@@ -336,7 +339,7 @@ def test_g10_a_pooler_that_is_restarted_under_a_consumer_costs_no_effect(
             if len(reached) == 2:
                 pooler.restart()
 
-    monkeypatch.setattr("relaybox.consumer.loop.reach", restart)
+    monkeypatch.setattr("relaybox.consumer.core.reach", restart)
     consume_all(shop)
     assert len(reached) >= 2
     effects = ask(direct(clusters, "hub"), "select stream_position from public.effect order by n")
@@ -360,7 +363,7 @@ def test_g10_a_server_that_is_restarted_behind_the_pooler_costs_no_effect(
                     "where datname = current_database() and pid <> pg_backend_pid()",
                 )
 
-    monkeypatch.setattr("relaybox.consumer.loop.reach", end_sessions)
+    monkeypatch.setattr("relaybox.consumer.core.reach", end_sessions)
     consume_all(shop)
     assert len(reached) >= 2
     assert ask(at, "select stream_position from public.effect order by n") == [(n,) for n in range(1, 13)]

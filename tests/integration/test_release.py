@@ -215,6 +215,7 @@ def test_the_wheel_says_airflow_and_the_shell_what_to_load(wheel: zipfile.ZipFil
         "airflow.plugins": {"relaybox": "relaybox.airflow.plugin:RelayboxPlugin"},
         "apache_airflow_provider": {"provider_info": "relaybox.airflow.provider:get_provider_info"},
         "console_scripts": {"relaybox": "relaybox.cli:main"},
+        "pytest11": {"relaybox": "relaybox.testing.plugin"},
     }
 
 
@@ -235,7 +236,7 @@ def test_the_sbom_has_every_locked_package_with_its_hashes(built: Path, checkout
     assert bom["metadata"]["timestamp"] == COMMIT_TIME
     assert uuid.UUID(bom["serialNumber"]).version == 5
     by_name = {component["name"]: component for component in bom["components"]}
-    scopes = {"sqlalchemy": "required", "apache-airflow": "optional", "pyspark": "optional", "ruff": "excluded"}
+    scopes = {"sqlalchemy": "optional", "apache-airflow": "optional", "pyspark": "optional", "ruff": "excluded"}
     assert {name: by_name[name]["scope"] for name in scopes} == scopes
     assert by_name["sqlalchemy"]["licenses"] == [{"license": {"acknowledgement": "declared", "id": "MIT"}}]
     unlicensed = [reference for reference, component in components.items() if "licenses" not in component]
@@ -253,7 +254,7 @@ def test_the_graph_of_the_sbom_is_that_of_the_installed_packages(built: Path) ->
 
 def requirements_of(package: str) -> set[str]:
     parsed = map(Requirement, metadata.requires(package) or ())
-    return {canonicalize_name(one.name) for one in parsed if not one.marker or one.marker.evaluate({"extra": ""})}
+    return {canonicalize_name(one.name) for one in parsed if not one.marker or one.marker.evaluate({"extra": "cli"})}
 
 
 def test_a_lock_line_with_a_marker_is_for_some_pythons() -> None:
@@ -304,10 +305,10 @@ def test_an_installed_wheel_moves_messages_without_a_checkout(
 
 
 def requirements_of_wheel(site: Path) -> set[str]:
-    """Names of the packages that an installed wheel needs, with those that they need, without its extras."""
+    """Names of the packages that the command line of an installed wheel needs, with those that they need."""
     (relaybox_there,) = metadata.distributions(name="relaybox", path=[str(site)])
     parsed = map(Requirement, relaybox_there.requires or ())
-    waiting = {canonicalize_name(one.name) for one in parsed if not one.marker or one.marker.evaluate({"extra": ""})}
+    waiting = {canonicalize_name(one.name) for one in parsed if not one.marker or one.marker.evaluate({"extra": "cli"})}
     found: set[str] = set()
     while waiting:
         found |= waiting

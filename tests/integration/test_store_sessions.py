@@ -105,8 +105,14 @@ def test_a_session_that_has_ended_is_an_unreachable_store(
 
 OF_ITS_OWN = {
     "failpoints.py": "has a server raise an error",
-    "consumer/session.py": "a consumer brings her own connection",
-    "outbox.py": "a producer brings her own connection",
+    "clients/django.py": "a consumer brings her own connection",
+    "clients/psycopg.py": "a consumer brings her own connection",
+    "clients/sqlalchemy.py": "a consumer brings her own connection",
+    "clients/rows.py": "a producer brings her own connection",
+    "testing/clusters.py": "the administrator of a server of tests",
+    "testing/stores.py": "an application of tests has its own connections",
+    "django/admin.py": "an application has its own connections",
+    "django/checks.py": "an application has its own connections",
     "stores/connections.py": "ends a transaction durably",
     "stores/poolers.py": "asks a new connection whether its pooler lends whole transactions",
     "stores/settings.py": "pins the settings of a connection before there is a session of ours",

@@ -396,11 +396,11 @@ def test_a_lane_that_is_lost_is_fetched_again(world: World, here: Endpoint, monk
     ack = ConsumerSession.ack
     broken = []
 
-    def breaking(session: ConsumerSession, message: object) -> None:
+    def breaking(session: ConsumerSession, message: object) -> object:
         if not broken:
             broken.append(session.connection.exec_driver_sql("select pg_backend_pid()").scalar())
             world.query(STORE, "select pg_terminate_backend(%s)", broken[0])
-        ack(session, message)  # type: ignore[arg-type]
+        return ack(session, message)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ConsumerSession, "ack", breaking)
     assert deliver_waiting(webhook(world, here.url)).delivered_count == 3

@@ -21,7 +21,7 @@ from relaybox.routes.rules import (
     StoreRules,
     WebhookRules,
 )
-from relaybox.stores.connections import _OWN_CODES
+from relaybox.stores.sqlstates import OWN_CODES
 from relaybox.verification.stream_verification import VIOLATIONS
 from tests.support.cli import commands
 
@@ -140,7 +140,7 @@ def test_the_table_of_errors_is_the_tree_of_errors() -> None:
     for names, codes, retry in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([^|]*)\| (yes|no) \|", section, flags=re.MULTILINE):
         errors_of_row = re.findall(r"\w+", names)
         documented |= dict.fromkeys(errors_of_row, retry == "yes")
-        own = [code for code, error in _OWN_CODES.items() if error.__name__ in errors_of_row]
+        own = [code for code, error in OWN_CODES.items() if error.__name__ in errors_of_row]
         assert re.findall(r"\w+", codes) == sorted(own), names
     leaves = {
         cls.__name__: base is errors.Transient for base in (errors.Terminal, errors.Transient) for cls in base.__subclasses__()
@@ -246,7 +246,7 @@ def test_the_tables_of_keys_are_the_rules_of_the_file(section: str, rules: type[
 def test_every_denial_of_consumers_is_told() -> None:
     """docs/consuming.md has the SQLSTATEs that begin with RB03."""
     told = set(re.findall(r"RB03\d", (ROOT / "docs/consuming.md").read_text(encoding="utf-8")))
-    assert told == {code for code in _OWN_CODES if code.startswith("RB03")}
+    assert told == {code for code in OWN_CODES if code.startswith("RB03")}
 
 
 def test_the_commands_of_the_readme_are_targets_of_the_makefile() -> None:

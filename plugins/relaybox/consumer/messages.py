@@ -16,12 +16,13 @@ class Message:
     """One message as it was sent, with its stream position in the stream.
 
     Attributes:
-        stream position: in the stream of this store; rises.
+        stream_position: in the stream of this store; rises.
         token: proves in an acknowledgement which fetch gave the message; the same for all messages of a fetch.
         replayed: it was acknowledged before, and is read again because of a replay.
         attempt: 1 the first time; more if it was fetched or refused before.
         message_id: stable in every store and every replay: what a foreign system deduplicates by.
         headers, clock: a number in them is an int, or a float if that has the value as it was sent, or else a Decimal.
+        body: the payload as the consumer's `payload_type`; None without one.
     """
 
     stream_position: int
@@ -42,6 +43,7 @@ class Message:
     headers: dict[str, Any] | None
     clock: dict[str, Any] | None
     sent_at: datetime
+    body: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class UnreadLane:
     leased_until: datetime | None
 
 
-_COLUMNS = [field.name for field in fields(Message)]
+_COLUMNS = [field.name for field in fields(Message)][:-1]
 _MESSAGE_ID, _PAYLOAD_BYTES, *_OBJECTS = map(_COLUMNS.index, ("message_id", "payload_bytes", "headers", "clock"))
 """Where a row of `fetch` has them: its columns are the fields of a message, in their order."""
 

@@ -1,32 +1,23 @@
-"""The session of a consumer: the handler's transaction, and the SQL functions of a subscription in it."""
+"""The session of a consumer: the handler's transaction, and the SQL functions of a subscription in it. The same for every library.
+
+Each method is steps (relaybox.clients.steps): the I/O is the client session's, in a thread or in an event loop.
+"""
 
 from __future__ import annotations
 
+import functools
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import psycopg2
-import sqlalchemy
-from psycopg2.extensions import TRANSACTION_STATUS_IDLE, TRANSACTION_STATUS_INERROR
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
-
 from relaybox import errors
+from relaybox.clients.answers import StoreAnswer, read_answer
+from relaybox.clients.steps import Steps
 from relaybox.consumer.messages import Message, UnreadLane, read_message
-from relaybox.stores.answer_limits import LimitedConnection, limiting_statements
-from relaybox.stores.connections import open_session, translate
-from relaybox.stores.settings import duration
+from relaybox.stores.sqlstates import store_error
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine, RootTransaction
-
     from relaybox.consumer.stopping import StopEvent
-
-STATEMENT_TIMEOUT_SECONDS = 300
-LOCK_TIMEOUT_SECONDS = 30
-IDLE_IN_TRANSACTION_SECONDS = 300
 
 LISTENING_SECONDS = 10.0
 """The longest rest of a session that listens: a notification may be lost."""
@@ -37,162 +28,165 @@ UPGRADE_CODES = frozenset({"0A000", "42703", "42804", "42883", "42P01", "XX000"}
 A cached plan, a column, a type, a function, a table or an object's number is no longer there.
 """
 
+_PREPARED_ELSEWHERE = frozenset({"26000", "42P05"})
+"""A prepared statement is not in this session of the server, or is there already: a pooler lends another one to each transaction."""
+
 TRANSACTION_GONE = "the handler committed or rolled back the transaction that its message is acknowledged in"
 
 _FETCH = """
 select
     stream_position, lane, token, replayed, attempt, hop, "log_position", message_id, topic, sender, epoch, index, key,
     payload, payload_bytes, headers::text, clock::text, sent_at
-from relaybox.fetch(%s, %s, %s, %s, %s, %s)
+from relaybox.fetch(
+    cast({subscription} as text), cast({max_count} as integer), null, null, cast({lane} as integer), cast({worker} as text)
+)
 """
 
 _ACK_AND_FETCH = """
 select
     current_setting('relaybox.consumer_transaction', true), stream_position, lane, token, replayed, attempt, hop, "log_position",
-    message_id, topic, sender, epoch, index, key, payload, payload_bytes, headers::text, clock::text,
-    sent_at
+    message_id, topic, sender, epoch, index, key, payload, payload_bytes, headers::text, clock::text, sent_at
 from (select) as one_row
-left join relaybox.fetch(%s, %s, %s, %s, %s, %s) on true
+left join relaybox.fetch(
+    cast({subscription} as text), cast({max_count} as integer), cast({stream_position} as bigint), cast({token} as text),
+    cast({lane} as integer), cast({worker} as text)
+) on true
 """
 
 _CAN_LISTEN = "select pg_backend_pid(), to_regprocedure('relaybox.listen(text)') is not null"
 
-_ACK = "select current_setting('relaybox.consumer_transaction', true), relaybox.ack(%s, %s, %s)"
+_LISTEN = "select relaybox.listen(cast({subscription} as text))"
+
+_REST_SECONDS = """
+select relaybox.rest_seconds(cast({subscription} as text), cast({lane} as integer), cast({longest} as double precision))
+"""
+
+_ACK = """
+select
+    current_setting('relaybox.consumer_transaction', true),
+    relaybox.ack(cast({subscription} as text), cast({stream_position} as bigint), cast({token} as text))
+"""
+
+_NACK = """
+select relaybox.nack(
+    cast({subscription} as text), cast({stream_position} as bigint), cast({reason} as text), cast({token} as text)
+)
+"""
+
+_RELEASE = "select relaybox.release(cast({subscription} as text), cast({token} as text))"
+
+_MARK = "select set_config('relaybox.consumer_transaction', cast({mark} as text), true)"
 
 _UNREAD = """
 select
     lane, stream_positions_behind, case when leased_until > clock_timestamp() then worker end,
     case when leased_until > clock_timestamp() then leased_until end
-from relaybox.lag(%s) where stream_positions_behind > 0 and (%s::integer is null or lane = %s)
+from relaybox.lag(cast({subscription} as text))
+where stream_positions_behind > 0 and (cast({lane} as integer) is null or lane = cast({lane} as integer))
 """
-
-
-_SETTINGS = {
-    "statement_timeout": duration(STATEMENT_TIMEOUT_SECONDS),
-    "lock_timeout": duration(LOCK_TIMEOUT_SECONDS),
-    "idle_in_transaction_session_timeout": duration(IDLE_IN_TRANSACTION_SECONDS),
-    "idle_session_timeout": "0",  # a worker rests between fetches
-    "default_transaction_read_only": "off",  # it acknowledges
-    "restrict_nonsystem_relation_kind": "",
-    "datestyle": "ISO",
-}
-
-_SETTINGS_OF_A_TRANSACTION = f"""
-set local transaction_read_only = off;
-set local statement_timeout = '{_SETTINGS["statement_timeout"]}';
-set local lock_timeout = '{_SETTINGS["lock_timeout"]}';
-set local idle_in_transaction_session_timeout = '{_SETTINGS["idle_in_transaction_session_timeout"]}';
-set local datestyle = 'ISO';
-"""
-"""Behind a pooler, in one round trip with the first statement: the next transaction may have another session of the server."""
 
 
 class ConsumerSession:
     """One session at a time: opened by the first statement, closed by `close` and by each error of the store."""
 
-    def __init__(self, engine: Engine, *, store: str, subscription: str) -> None:
+    def __init__(self, client: Any, *, store: str, subscription: str) -> None:
+        """Takes a session of relaybox.clients."""
         self.store, self.subscription = store, subscription
-        self._engine = engine
-        self._connection: Connection | None = None
-        self._transaction: RootTransaction | None = None
+        self._client = client
         self._mark = ""
         self._maybe_upgraded_while: set[str] = set()
         self._asked: Any = None
         self._listens = False
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> Any:
         """The open connection."""
-        if self._connection is None:
+        connection = self._client.connection
+        if connection is None:
             raise errors.RequestRefused(
                 f"subscription {self.subscription}: the consumer has no session now; it is not in its loop."
             )
-        return self._connection
+        return connection
 
     def is_lost(self) -> bool:
-        """Whether there is no session, or a statement found it broken; asks the driver, not the server."""
-        connection = self._connection
-        if connection is None or connection.invalidated:
-            return True
-        session: Any = None if connection.closed else connection.connection.driver_connection
-        return session is not None and bool(session.closed)
+        """Whether there is no session, or a statement found it broken; asks the library, not the server."""
+        return bool(self._client.is_lost())
 
     def is_aborted(self) -> bool:
-        """Whether a statement failed in the open transaction, so that it can't commit; asks the driver, not the server."""
-        connection = self.connection
-        session: Any = None if connection.closed else connection.connection.driver_connection
-        return session is not None and session.get_transaction_status() == TRANSACTION_STATUS_INERROR
+        """Whether a statement failed in the open transaction, so that it can't commit; asks the library, not the server."""
+        return bool(self._client.is_aborted())
 
-    def begin(self) -> None:
+    def begin(self) -> Steps[None]:
         """Begins the handlers' transaction and marks it: a Session bound to the connection joins it and never commits it.
 
         The mark is a setting of this transaction only. Every COMMIT and ROLLBACK removes it.
 
         Raises:
-            RequestRefused: the sessions of the engine commit each statement.
+            RequestRefused: the sessions commit each statement.
         """
-        self._mark_transaction()
+        yield from self._mark_transaction()
         if self.has_ended_transaction():  # an earlier handler left the session in autocommit
-            self.discard()
-            self._mark_transaction()
+            yield from self.discard()
+            yield from self._mark_transaction()
         if self.has_ended_transaction():
-            self.discard()
+            yield from self.discard()
             raise errors.RequestRefused(
-                f"store {self.store}: subscription {self.subscription}: the engine's sessions commit each statement (autocommit), "
+                f"store {self.store}: subscription {self.subscription}: the sessions commit each statement (autocommit), "
                 "so work and acknowledgement can't be one transaction.",
-                next_step="Give the consumer an engine without autocommit.",
+                next_step="Give the consumer an engine or connections without autocommit.",
             )
 
-    def _mark_transaction(self) -> None:
+    def _mark_transaction(self) -> Steps[None]:
         self._mark = str(uuid.uuid4())
-        self._execute("select set_config('relaybox.consumer_transaction', %s, true)", (self._mark,), "beginning the work")
-        self._transaction = self.connection.get_transaction()
+        yield from self._execute(_MARK, {"mark": self._mark}, "beginning the work")
+        if hasattr(self._client, "note_transaction"):
+            self._client.note_transaction()
 
     def has_ended_transaction(self) -> bool:
-        """Whether the transaction that `begin` began has ended; asks the driver, which does not see all: the mark does."""
-        connection = self.connection
-        if connection.closed or connection.get_transaction() is not self._transaction:
-            return True
-        session: Any = connection.connection.driver_connection
-        return bool(session.get_transaction_status() == TRANSACTION_STATUS_IDLE)
+        """Whether the transaction that `begin` began has ended; asks the library, which does not see all: the mark does."""
+        return bool(self._client.has_ended())
 
-    def discard(self) -> None:
+    def discard(self) -> Steps[None]:
         """Rolls back and ends the session itself: no pool hands out what a handler changed in it."""
-        self.rollback()
-        if self._connection is not None:
-            self._connection.invalidate()
-        self.close()
+        yield from self.rollback()
+        self._asked, self._listens = None, False
+        yield self._client.discard
 
-    def fetch(self, worker: str, max_count: int, lane: int | None) -> list[Message]:
+    def fetch(self, worker: str, max_count: int, lane: int | None) -> Steps[list[Message]]:
         """Leases the next messages, in a transaction of its own."""
-        rows = self._execute(_FETCH, (self.subscription, max_count, None, None, lane, worker), "fetching").fetchall()
+        values = {"subscription": self.subscription, "max_count": max_count, "lane": lane, "worker": worker}
+        rows = yield from self._execute(_FETCH, values, "fetching")
         return [read_message(row) for row in rows]
 
-    def ack_and_fetch(self, message: Message, worker: str, max_count: int, lane: int | None) -> list[Message]:
+    def ack_and_fetch(self, message: Message, worker: str, max_count: int, lane: int | None) -> Steps[list[Message]]:
         """Acknowledges through a message and leases those that follow.
 
         Raises:
             TransactionEnded: this is not the transaction that `begin` began. It must not be committed.
         """
-        arguments = (self.subscription, max_count, message.stream_position, message.token, lane, worker)
-        rows = self._execute_marked(message, _ACK_AND_FETCH, arguments, "acknowledging and fetching")
+        values = {**self._acked(message), "max_count": max_count, "lane": lane, "worker": worker}
+        rows = yield from self._execute_marked(message, _ACK_AND_FETCH, values, "acknowledging and fetching")
         return [read_message(row) for row in rows if row[0] is not None]
 
-    def ack(self, message: Message) -> None:
+    def ack(self, message: Message) -> Steps[None]:
         """Acknowledges through a message.
 
         Raises:
             TransactionEnded: as ack_and_fetch().
         """
-        arguments = (self.subscription, message.stream_position, message.token)
-        self._execute_marked(message, _ACK, arguments, "acknowledging")
+        yield from self._execute_marked(message, _ACK, self._acked(message), "acknowledging")
 
-    def _execute_marked(self, message: Message, statement: str, arguments: tuple[object, ...], doing: str) -> list[Sequence[Any]]:
+    def _acked(self, message: Message) -> dict[str, object]:
+        return {"subscription": self.subscription, "stream_position": message.stream_position, "token": message.token}
+
+    def _execute_marked(
+        self, message: Message, statement: str, values: Mapping[str, object], doing: str
+    ) -> Steps[list[Sequence[Any]]]:
         """Runs a statement in the handlers' transaction, and compares the mark that it returns in its first column."""
         rows: list[Sequence[Any]] = []
         is_gone = self.has_ended_transaction()
         if not is_gone:
-            rows = self._execute(statement, arguments, doing).fetchall()
+            rows = yield from self._execute(statement, values, doing)
             is_gone = rows[0][0] != self._mark
         if is_gone:
             raise errors.TransactionEnded(
@@ -202,133 +196,107 @@ class ConsumerSession:
             )
         return [row[1:] for row in rows]
 
-    def nack(self, message: Message, reason: str) -> bool:
+    def nack(self, message: Message, reason: str) -> Steps[bool]:
         """Refuses a message; whether it is a dead letter now."""
-        arguments = (self.subscription, message.stream_position, reason, message.token)
-        return bool(self._execute("select relaybox.nack(%s, %s, %s, %s)", arguments, "refusing a message").scalar())
+        rows = yield from self._execute(_NACK, {**self._acked(message), "reason": reason}, "refusing a message")
+        return bool(rows[0][0])
 
-    def release(self, message: Message) -> None:
+    def release(self, message: Message) -> Steps[None]:
         """Gives the lane of a fetched message back."""
-        self._execute("select relaybox.release(%s, %s)", (self.subscription, message.token), "releasing the lane")
+        values = {"subscription": self.subscription, "token": message.token}
+        yield from self._execute(_RELEASE, values, "releasing the lane")
 
-    def find_unread(self, lane: int | None) -> tuple[UnreadLane, ...]:
+    def find_unread(self, lane: int | None) -> Steps[tuple[UnreadLane, ...]]:
         """Returns the lanes that have stream positions to read."""
-        rows = self._execute(_UNREAD, (self.subscription, lane, lane), "looking for unread lanes").fetchall()
+        values = {"subscription": self.subscription, "lane": lane}
+        rows = yield from self._execute(_UNREAD, values, "looking for unread lanes")
         return tuple(UnreadLane(*row) for row in rows)
 
-    def listen(self) -> bool:
+    def listen(self) -> Steps[bool]:
         """Has the session listen; whether it does so only now: what was delivered before is still to be fetched.
 
         A session of a pooler does not listen: the pooler would give its notifications to others, or to nobody.
         """
-        if self._connection is not None and self._asked is self._connection.connection.driver_connection:
+        find_session = getattr(self._client, "find_psycopg2_session", None)
+        if find_session is None:
             return False
-        server_process, can_listen = self._execute(_CAN_LISTEN, (), "asking whether the session can listen").one()
-        session: Any = self.connection.connection.driver_connection
-        self._asked = session
-        self._listens = can_listen and session.info.backend_pid == server_process
+        if self._asked is not None and self._asked is find_session():
+            return False
+        rows = yield from self._execute(_CAN_LISTEN, {}, "asking whether the session can listen")
+        ((server_process, can_listen),) = rows
+        self._asked = session = find_session()
+        self._listens = session is not None and can_listen and session.info.backend_pid == server_process
         if self._listens:
-            self._execute("select relaybox.listen(%s)", (self.subscription,), "listening")
-        self.commit()
+            yield from self._execute(_LISTEN, {"subscription": self.subscription}, "listening")
+        yield from self.commit()
         return self._listens
 
-    def rest(self, stop: StopEvent, lane: int | None, poll_seconds: float) -> None:
+    def rest(self, stop: StopEvent, lane: int | None, poll_seconds: float, wait: Callable[[float], object]) -> Steps[None]:
         """Waits until something may be there to fetch: for a notification, if the session listens, else for `poll_seconds`.
 
         Raises:
             StoreUnreachable: the server ended the session.
         """
         if not self._listens:
-            stop.wait(poll_seconds)
+            yield functools.partial(wait, poll_seconds)
             return
-        longest = max(poll_seconds, LISTENING_SECONDS)
-        arguments = (self.subscription, lane, longest)
-        seconds = self._execute("select relaybox.rest_seconds(%s, %s, %s)", arguments, "asking how long to rest").scalar()
-        self.commit()
-        session: Any = self.connection.connection.driver_connection
-        try:
-            stop.wait_for_notification(session, seconds)
-        except psycopg2.Error as error:
-            self.close()
-            raise translate(error, store=self.store, doing=f"waiting for messages of subscription {self.subscription}") from error
+        values = {"subscription": self.subscription, "lane": lane, "longest": max(poll_seconds, LISTENING_SECONDS)}
+        rows = yield from self._execute(_REST_SECONDS, values, "asking how long to rest")
+        yield from self.commit()
+        waiting = functools.partial(stop.wait_for_notification, self._client.find_psycopg2_session(), rows[0][0])
+        yield from self._translated(waiting, "waiting for messages")
 
-    def _execute(self, statement: str, arguments: tuple[object, ...], doing: str) -> Any:
-        with self._translated(doing):
-            if self._connection is None:
-                self._connection = self._engine.connect()
-            session = self._connection.connection.driver_connection
-            if isinstance(session, LimitedConnection) and session.is_pooled and not self._connection.in_transaction():
-                statement = _SETTINGS_OF_A_TRANSACTION + statement
-            with limiting_statements(session):
-                answer = self._connection.exec_driver_sql(statement, arguments)
+    def _execute(self, statement: str, values: Mapping[str, object], doing: str) -> Steps[list[Any]]:
+        rows: list[Any] = yield from self._translated(functools.partial(self._client.run, statement, values), doing)
         self._maybe_upgraded_while.discard(doing)
-        return answer
+        return rows
 
-    def commit(self) -> None:
+    def commit(self) -> Steps[None]:
         """Commits the handler's work with what was said of its messages."""
-        with self._translated("committing"):
-            self.connection.commit()
+        yield from self._translated(self._client.commit, "committing")
 
-    def rollback(self) -> None:
+    def rollback(self) -> Steps[None]:
         """Takes back the handler's work; a session that broke has done so by itself, and the next statement opens another."""
-        if self._connection is not None and self._connection.closed:
-            self._connection = None  # a handler closed it
-        if self._connection is not None:
-            try:
-                self._connection.rollback()
-            except DBAPIError:
-                self.close()
+        yield self._client.rollback
 
-    @contextmanager
-    def _translated(self, doing: str) -> Iterator[None]:
+    def _translated(self, call: Any, doing: str) -> Steps[Any]:
         try:
-            yield
-        except DBAPIError as error:
-            self.close()
-            cause = error.orig
-            if not isinstance(cause, psycopg2.Error):
+            return (yield call)
+        except errors.RelayboxError:
+            raise
+        except Exception as error:
+            answer = read_answer(error)
+            if answer is None:
                 raise
-            translated = translate(cause, store=self.store, doing=f"{doing} for subscription {self.subscription}")
-            if cause.pgcode in UPGRADE_CODES and doing not in self._maybe_upgraded_while:
-                self._maybe_upgraded_while.add(doing)  # the same call with a new session tells
-                raise errors.StoreBusy(f"{translated} The store may have been upgraded under this call.") from error
-            raise translated from error
+            yield from self.close()
+            raise self._read_error(answer, doing) from error
 
-    def close(self) -> None:
-        """Closes the session, if there is one; what was not committed is rolled back."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(DBAPIError):
-                if self._listens:
-                    connection.invalidate()  # no pool of the engine gives a session that listens to others
-                connection.close()
-        self._asked, self._listens = None, False
-
-
-def open_engine(
-    service: str, subscription: str, *, connecting: Callable[[], AbstractContextManager[object]] = nullcontext
-) -> Engine:
-    """An engine for a libpq service whose sessions' waits all end; one session at a time, never pooled.
-
-    A handler may change statement_timeout for its own statements: only what is not a handler's has a limit of the client too.
-
-    Args:
-        service: of libpq; the name of the engine's database too, for messages.
-        subscription: for the name of the session.
-        connecting: entered while a session is opened: makes the service known, where nothing else does.
-    """
-
-    def create() -> Any:
-        with connecting():
-            session = open_session(
-                service,
-                application_name=f"relaybox consumer {subscription}",
-                settings=_SETTINGS,
-                statement_timeout_seconds=STATEMENT_TIMEOUT_SECONDS,
-                accepts_pooler=True,
+    def _read_error(self, answer: StoreAnswer, doing: str) -> errors.RelayboxError:
+        if answer.sqlstate in _PREPARED_ELSEWHERE:
+            return errors.ConfigurationError(
+                f"store {self.store}: while {doing} for subscription {self.subscription}: {answer.said} ({answer.sqlstate}).",
+                next_step=(
+                    "A connection pooler stands between, and the library prepares statements. Switch that off: asyncpg.connect(..., "
+                    "statement_cache_size=0); psycopg.connect(..., prepare_threshold=None); SQLAlchemy with asyncpg: "
+                    "connect_args={'statement_cache_size': 0, 'prepared_statement_cache_size': 0}. Or let PgBouncer track prepared "
+                    "statements (max_prepared_statements)."
+                ),
             )
-        session.limits_statements = False
-        return session
+        translated = store_error(
+            store=self.store,
+            doing=f"{doing} for subscription {self.subscription}",
+            sqlstate=answer.sqlstate,
+            said=answer.said,
+            hint=answer.hint,
+            login=answer.login,
+            is_broken=answer.is_broken,
+        )
+        if answer.sqlstate in UPGRADE_CODES and doing not in self._maybe_upgraded_while:
+            self._maybe_upgraded_while.add(doing)  # the same call with a new session tells
+            return errors.StoreBusy(f"{translated} The store may have been upgraded under this call.")
+        return translated
 
-    url = sqlalchemy.URL.create("postgresql+psycopg2", database=service)
-    return sqlalchemy.create_engine(url, creator=create, poolclass=NullPool)
+    def close(self) -> Steps[None]:
+        """Closes the session, if there is one; what was not committed is rolled back."""
+        listens, self._asked, self._listens = self._listens, None, False
+        yield self._client.discard if listens else self._client.close  # no pool gives a session that listens to others

@@ -12,7 +12,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 
 from relaybox.consumer import UnreadLane
-from relaybox.consumer.session import open_engine
+from relaybox.consumer.services import open_engine
 from relaybox.errors import ConfigurationError
 from relaybox.log_events import emit
 from relaybox.routes import KafkaSink, Sink, Webhook
@@ -51,7 +51,7 @@ class SinkRunner:
         sink: of relaybox.yaml.
         find_secret: reads the secrets that the sink names.
         until_empty: end when nothing waits, or when the endpoint's breaker is open; else run until `stop`.
-        connecting: entered while a session is opened (consumer.session.open_engine).
+        connecting: entered while a session is opened (consumer.services.open_engine).
     """
 
     def __init__(

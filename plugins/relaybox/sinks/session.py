@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from relaybox.clients.steps import Steps
 from relaybox.consumer.session import ConsumerSession
 
 
@@ -20,22 +21,26 @@ class EndpointRecord(NamedTuple):
 class SinkSession(ConsumerSession):
     """A session of a consumer that also says, and asks, how the endpoint of its subscription is."""
 
-    def one(self, query: str, arguments: tuple[object, ...], doing: str) -> tuple[Any, ...] | None:
+    def one(self, query: str, values: dict[str, object], doing: str) -> Steps[tuple[Any, ...] | None]:
         """The row of a query that gives one at most."""
-        row = self._execute(query, arguments, doing).one_or_none()
-        return None if row is None else tuple(row)
+        rows = yield from self._execute(query, values, doing)
+        return tuple(rows[0]) if rows else None
 
-    def read_failure(self) -> EndpointRecord | None:
+    def read_failure(self) -> Steps[EndpointRecord | None]:
         """How the endpoint fails; None: it does not."""
-        query = "select endpoint, failing_since, failure_count, reason, rest_seconds from relaybox.endpoint_failure(%s)"
-        row = self.one(query, (self.subscription,), "asking how the endpoint is")
-        return None if row is None else EndpointRecord(*row)
+        query = (
+            "select endpoint, failing_since, failure_count, reason, rest_seconds from relaybox.endpoint_failure({subscription})"
+        )
+        row = yield from self.one(query, {"subscription": self.subscription}, "asking how the endpoint is")
+        return EndpointRecord(*row) if row else None
 
-    def record_failure(self, endpoint: str, reason: str, pause_seconds: float) -> None:
+    def record_failure(self, endpoint: str, reason: str, pause_seconds: float) -> Steps[None]:
         """Records that the endpoint took no message."""
-        arguments = (self.subscription, endpoint, reason, pause_seconds)
-        self._execute("select relaybox.record_endpoint_failure(%s, %s, %s, %s)", arguments, "recording that the endpoint fails")
+        values = {"subscription": self.subscription, "endpoint": endpoint, "reason": reason, "pause_seconds": pause_seconds}
+        statement = "select relaybox.record_endpoint_failure({subscription}, {endpoint}, {reason}, {pause_seconds})"
+        yield from self._execute(statement, values, "recording that the endpoint fails")
 
-    def clear_failure(self) -> None:
+    def clear_failure(self) -> Steps[None]:
         """Forgets that it failed."""
-        self._execute("select relaybox.clear_endpoint_failure(%s)", (self.subscription,), "recording that the endpoint answers")
+        statement = "select relaybox.clear_endpoint_failure({subscription})"
+        yield from self._execute(statement, {"subscription": self.subscription}, "recording that the endpoint answers")

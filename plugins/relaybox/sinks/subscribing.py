@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
+from relaybox.clients.sqlalchemy import SqlalchemySession
+from relaybox.clients.steps import drive
 from relaybox.log_events import emit
 from relaybox.sinks.session import SinkSession
 
@@ -47,9 +49,9 @@ def subscribe_sink(sink: Sink, engine: Engine, *, begin_anew: bool = False) -> N
         NotSubscribed: it was ended.
         ConfigurationError: it differs from relaybox.yaml.
     """
-    session = SinkSession(engine, store=sink.store.name, subscription=sink.subscription)
+    session = SinkSession(SqlalchemySession(engine), store=sink.store.name, subscription=sink.subscription)
     try:
-        found = session.one(_SUBSCRIPTION, (sink.subscription,), "looking")
+        found = drive(session.one(_SUBSCRIPTION, {"subscription": sink.subscription}, "looking"))
         if found is None and not begin_anew:
             _refuse_ended(session, sink)
         if found is None:
@@ -57,38 +59,41 @@ def subscribe_sink(sink: Sink, engine: Engine, *, begin_anew: bool = False) -> N
         else:
             _refuse_difference(sink, _Subscription(*found))
     finally:
-        session.close()
+        drive(session.close())
 
 
 _SUBSCRIPTION = """
 select stream, topic, lanes, lane_by, nack_limit, hold_sender, retry_seconds, lease_seconds
-from relaybox.subscriptions where subscription = %s
+from relaybox.subscriptions where subscription = {subscription}
 """
 _SUBSCRIBE = """
-select relaybox.subscribe(%s, %s, %s, lanes => %s, lane_by => %s, nack_limit => %s, hold_sender => %s, retry_seconds => %s,
-    lease_seconds => %s)
+select relaybox.subscribe(
+    cast({subscription} as text), cast({source} as text), cast({start} as text), lanes => cast({lanes} as integer),
+    lane_by => cast({lane_by} as text), nack_limit => cast({nack_limit} as integer), hold_sender => cast({hold_sender} as boolean),
+    retry_seconds => cast({retry_seconds} as integer), lease_seconds => cast({lease_seconds} as integer)
+)
 """
 _END = """
 select done_at, done_by, reason from relaybox.consumer_action
-where subscription = %s and action = 'unsubscribe' order by action_id desc limit 1
+where subscription = {subscription} and action = 'unsubscribe' order by action_id desc limit 1
 """
 
 
 def _subscribe(session: SinkSession, sink: Sink) -> None:
-    arguments = (
-        sink.subscription,
-        sink.topic or sink.stream,
-        sink.start,
-        sink.lanes,
-        sink.lane_by,
-        sink.nack_limit,
-        sink.hold_sender,
-        sink.retry_seconds,
-        sink.lease_seconds,
-    )
+    values = {
+        "subscription": sink.subscription,
+        "source": sink.topic or sink.stream,
+        "start": sink.start,
+        "lanes": sink.lanes,
+        "lane_by": sink.lane_by,
+        "nack_limit": sink.nack_limit,
+        "hold_sender": sink.hold_sender,
+        "retry_seconds": sink.retry_seconds,
+        "lease_seconds": sink.lease_seconds,
+    }
     try:
-        made = session.one(_SUBSCRIBE, arguments, "subscribing")
-        session.commit()
+        made = drive(session.one(_SUBSCRIBE, values, "subscribing"))
+        drive(session.commit())
     except errors.AlreadySubscribed:  # another run was faster, with the same relaybox.yaml or its next run says so
         return
     first = None if made is None else made[0]
@@ -96,7 +101,7 @@ def _subscribe(session: SinkSession, sink: Sink) -> None:
 
 
 def _refuse_ended(session: SinkSession, sink: Sink) -> None:
-    row = session.one(_END, (sink.subscription,), "looking for its end")
+    row = drive(session.one(_END, {"subscription": sink.subscription}, "looking for its end"))
     if row is None:
         return
     ended = _End(*row)

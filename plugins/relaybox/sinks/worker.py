@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from relaybox import errors
+from relaybox.clients.steps import Steps, drive
 from relaybox.consumer import Consumer, Message
 from relaybox.failpoints import reach
 from relaybox.log_events import emit, warn
@@ -48,7 +49,7 @@ class SinkWorker(Consumer):
         self, engine: Engine, sink: Sink, sender: Sender, *, breaker: Breaker, pace: Pace, until_empty: bool, worker: str
     ) -> None:
         super().__init__(engine, sink.subscription, max_count=_FETCH_MESSAGES, until_empty=until_empty, worker=worker)
-        self._session: SinkSession = SinkSession(engine, store=sink.store.name, subscription=sink.subscription)
+        self._session: SinkSession = SinkSession(self._client, store=sink.store.name, subscription=sink.subscription)
         self._sink, self._sender, self._breaker, self._pace = sink, sender, breaker, pace
         self._ends_when_empty = until_empty
 
@@ -59,38 +60,41 @@ class SinkWorker(Consumer):
             EndpointUnavailable: the breaker is open, and the run does not wait.
             StoreUnreachable: the session broke, and could not be opened anew after all retries.
         """
+        drive(self._deliver())
+
+    def _deliver(self) -> Steps[None]:
         try:
             while not self._stop.is_set():
                 if seconds := self._breaker.seconds_until_turn(self):
-                    self._wait_for_endpoint(seconds)
+                    yield from self._wait_for_endpoint(seconds)
                     continue
-                messages = self._patiently(self._fetch)
+                messages = yield from self._patiently(self._fetch)
                 if messages:
-                    self._send_all(messages)
+                    yield from self._send_all(messages)
                     continue
                 self._breaker.leave(self)
                 if self._ends_when_empty:
-                    self._tell_unread()
+                    yield from self._tell_unread()
                     return
-                self._patiently(self._rest)
+                yield from self._patiently(self._rest)
         finally:
             self._breaker.leave(self)
 
     def restore_breaker(self) -> None:
         """Goes on where an earlier process left the breaker."""
-        found = self._patiently(self._read_failure)
+        found = drive(self._patiently(self._read_failure))
         if found is not None:
             self._breaker.restore(EndpointFailure(found.reason), found.failure_count, found.rest_seconds)
 
-    def _fetch(self) -> list[Message]:
+    def _fetch(self) -> Steps[list[Message]]:
         reach("sink.begin", None)
         most = 1 if self._breaker.is_failing else max(_FETCH_MESSAGES, self._sender.batch_messages)
-        messages = self._session.fetch(self.worker, most, self._lane)
-        self._session.commit()
+        messages = yield from self._session.fetch(self.worker, most, self._lane)
+        yield from self._session.commit()
         reach("sink.leased", None)
         return messages
 
-    def _send_all(self, messages: list[Message]) -> None:
+    def _send_all(self, messages: list[Message]) -> Steps[None]:
         """Sends what was fetched, a batch at a time, as far as the endpoint takes it."""
         rest = messages
         while rest:
@@ -99,54 +103,56 @@ class SinkWorker(Consumer):
             )
             batch = rest[:size]
             if self._stop.wait(self._pace.take(len(batch))) or self._stop.is_set():
-                self._release(rest[0])
+                yield from self._release(rest[0])
                 return
             outcome = self._sender.send(batch)
             rest = rest[outcome.delivered_count :]
-            if outcome.delivered_count and not self._acknowledge_delivered(batch[outcome.delivered_count - 1], outcome):
+            if outcome.delivered_count and not (
+                yield from self._acknowledge_delivered(batch[outcome.delivered_count - 1], outcome)
+            ):
                 return
             if outcome.failure is not None:
-                self._pause_after(outcome.failure, rest[0])
+                yield from self._pause_after(outcome.failure, rest[0])
                 return
             if outcome.refused is not None:
-                self._endpoint_answers()
+                yield from self._endpoint_answers()
                 self._alone_through = batch[-1].stream_position
-                self._refuse_message(rest[0], outcome.refused)
+                yield from self._refuse_message(rest[0], outcome.refused)
                 return
 
-    def _acknowledge_delivered(self, message: Message, outcome: Outcome) -> bool:
+    def _acknowledge_delivered(self, message: Message, outcome: Outcome) -> Steps[bool]:
         """Acknowledges through a message; False: the lane is lost, and what was not acknowledged comes again."""
         reach("sink.delivered", None)
         try:
-            self._session.begin()
-            self._session.ack(message)
+            yield from self._session.begin()
+            yield from self._session.ack(message)
             reach("sink.acknowledged", None)
-            self._session.commit()
+            yield from self._session.commit()
         except _REFETCH_HELPS as error:
-            self._prepare_fetched_again(message, str(error))
+            yield from self._prepare_fetched_again(message, str(error))
             return False
         reach("sink.committed", None)
         self.acknowledged_count += outcome.delivered_count
-        self._endpoint_answers()
+        yield from self._endpoint_answers()
         return True
 
-    def _refuse_message(self, message: Message, reason: str) -> None:
+    def _refuse_message(self, message: Message, reason: str) -> Steps[None]:
         try:
-            self._patiently(functools.partial(self._refuse, message, reason))
+            yield from self._patiently(functools.partial(self._refuse, message, reason))
         except _REFETCH_HELPS as error:
-            self._prepare_fetched_again(message, str(error))
+            yield from self._prepare_fetched_again(message, str(error))
 
-    def _endpoint_answers(self) -> None:
+    def _endpoint_answers(self) -> Steps[None]:
         if self._breaker.succeeded():
-            self._patiently(self._clear_failure)
+            yield from self._patiently(self._clear_failure)
             emit("endpoint_recovered", subscription=self.subscription, endpoint=self._sink.endpoint)
 
-    def _pause_after(self, failure: EndpointFailure, first: Message) -> None:
+    def _pause_after(self, failure: EndpointFailure, first: Message) -> Steps[None]:
         """Gives the lane back, so that nothing is counted against its messages, and records the failure."""
         reach("sink.failed", None)
-        self._release(first)
+        yield from self._release(first)
         pause = self._breaker.failed(failure)
-        self._patiently(lambda: self._record_failure(failure, pause.seconds))
+        yield from self._patiently(lambda: self._record_failure(failure, pause.seconds))
         warn(
             "endpoint_fails",
             subscription=self.subscription,
@@ -156,29 +162,29 @@ class SinkWorker(Consumer):
             reason=failure.reason,
         )
 
-    def _wait_for_endpoint(self, seconds: float) -> None:
+    def _wait_for_endpoint(self, seconds: float) -> Steps[None]:
         """Waits a while for the endpoint; ends the run where it does not wait, and the breaker is open."""
         failure = self._breaker.failure
         if failure is not None and self._breaker.is_open and self._ends_when_empty:
             raise as_error(self._sink.endpoint, self.subscription, failure, next_step(self._sink))
         if self._stop.wait(min(seconds, LOOK_SECONDS)) or seconds <= LOOK_SECONDS:
             return
-        if self._patiently(self._read_failure) is None:
+        if (yield from self._patiently(self._read_failure)) is None:
             self._breaker.succeeded()  # a person has cleared it
 
-    def _read_failure(self) -> EndpointRecord | None:
-        found = self._session.read_failure()
-        self._session.commit()
+    def _read_failure(self) -> Steps[EndpointRecord | None]:
+        found = yield from self._session.read_failure()
+        yield from self._session.commit()
         return found
 
-    def _record_failure(self, failure: EndpointFailure, pause_seconds: float) -> None:
-        self._session.record_failure(self._sink.endpoint, failure.reason, pause_seconds)
+    def _record_failure(self, failure: EndpointFailure, pause_seconds: float) -> Steps[None]:
+        yield from self._session.record_failure(self._sink.endpoint, failure.reason, pause_seconds)
         reach("sink.recorded", None)
-        self._session.commit()
+        yield from self._session.commit()
 
-    def _clear_failure(self) -> None:
-        self._session.clear_failure()
-        self._session.commit()
+    def _clear_failure(self) -> Steps[None]:
+        yield from self._session.clear_failure()
+        yield from self._session.commit()
 
 
 def next_step(sink: Sink) -> str:

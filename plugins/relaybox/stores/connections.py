@@ -27,6 +27,7 @@ from relaybox.stores.poolers import (
 from relaybox.stores.refusal_errors import refusal_error
 from relaybox.stores.refusals import REFUSAL_SECONDS, Refusal, ask_again
 from relaybox.stores.settings import STATEMENT_TIMEOUT_SECONDS, pin_settings, session_settings
+from relaybox.stores.sqlstates import NO_RIGHT, store_error
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -39,76 +40,6 @@ LINK_PARAMETERS: Mapping[str, int] = {
     "tcp_user_timeout": 30_000,
 }
 """Of libpq: no session waits for a dead network. Seconds, the last one milliseconds."""
-
-_OWN_CODES: dict[str, type[errors.RelayboxError]] = {
-    "RB001": errors.StoreUnusable,
-    "RB002": errors.PlanRefused,
-    "RB003": errors.StoreUnusable,
-    "RB004": errors.UnknownHop,
-    "RB005": errors.PlanRefused,
-    "RB006": errors.HopChanged,
-    "RB007": errors.InitUnfinished,
-    "RB008": errors.ObjectsInTheWay,
-    "RB009": errors.OutboxChanged,
-    "RB011": errors.HistoryLost,
-    "RB012": errors.ContentDiffers,
-    "RB013": errors.SliceMissing,
-    "RB014": errors.HistoryLost,
-    "RB015": errors.SliceSuperseded,
-    "RB016": errors.HistoryLost,
-    "RB017": errors.NoSuchGap,
-    "RB018": errors.HistoryLost,
-    "RB021": errors.SenderRefused,
-    "RB022": errors.SenderRefused,
-    "RB023": errors.SenderRefused,
-    "RB024": errors.PutChanged,
-    "RB025": errors.DerivationChanged,
-    "RB030": errors.AlreadySubscribed,
-    "RB031": errors.NotSubscribed,
-    "RB032": errors.UnknownStream,
-    "RB033": errors.NotFetched,
-    "RB034": errors.NoLongerKept,
-    "RB035": errors.LaneLost,
-    "RB036": errors.RequestRefused,
-    "RB037": errors.DeadLetterNotOpen,
-    "RB038": errors.Detached,
-    "RB039": errors.QuotaExceeded,
-    "RB040": errors.RoleNotBound,
-    "RB041": errors.TopicNotGranted,
-    "RB042": errors.ApprovalRequired,
-    "RB043": errors.ApprovalOutdated,
-    "RB044": errors.AdoptionRefused,
-    "RB045": errors.RowUnmapped,
-}
-
-_NO_RIGHT = "42501"  # insufficient_privilege
-_POSTGRES_CODES: dict[str, type[errors.RelayboxError]] = {
-    "3F000": errors.StoreNotInitialised,  # invalid_schema_name: the store has no schema relaybox
-    _NO_RIGHT: errors.StoreUnusable,
-    "25006": errors.StoreUnusable,  # read_only_sql_transaction
-    "25P03": errors.StoreUnreachable,  # idle_in_transaction_session_timeout
-    "25P04": errors.StoreUnreachable,  # transaction_timeout
-    "55006": errors.StoreBusy,  # object_in_use
-    "55P03": errors.StoreBusy,  # lock_not_available
-    "57014": errors.StoreBusy,  # query_canceled
-    "57P04": errors.StoreUnusable,  # database_dropped
-    "58P01": errors.StoreFailed,  # undefined_file: a file of the server is gone
-    "58P02": errors.StoreFailed,  # duplicate_file
-    "58P03": errors.StoreFailed,  # file_name_too_long
-}
-
-_NEXT_STEPS: dict[type[errors.RelayboxError], str] = {errors.StoreNotInitialised: "Run: relaybox init"}
-"""Where the server gives no hint."""
-
-_POSTGRES_CLASSES: dict[str, type[errors.RelayboxError]] = {
-    "08": errors.StoreUnreachable,  # connection_exception
-    "28": errors.StoreUnusable,  # invalid_authorization
-    "40": errors.StoreBusy,  # serialization_failure, deadlock_detected
-    "53": errors.StoreBusy,  # insufficient_resources, disk_full
-    "57": errors.StoreUnreachable,  # admin_shutdown, crash_shutdown, cannot_connect_now
-    "58": errors.StoreBusy,  # io_error
-    "72": errors.StoreBusy,  # snapshot_too_old
-}
 
 
 def connect(service: str, *, application_name: str, statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS) -> Connection:
@@ -245,41 +176,26 @@ def store_errors(store: str, doing: str) -> Iterator[None]:
 
 def translate(error: psycopg2.Error, *, store: str, doing: str) -> errors.RelayboxError:
     """The error of ours for an error of a store; terminal unless the SQLSTATE says that a retry may help."""
-    code = error.pgcode
-    if code is None:
-        # psycopg2 has no SQLSTATE when the connection itself broke; in the middle of a COPY it has no class for it either
-        broken = isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError) or type(error) is psycopg2.DatabaseError
-        kind: type[errors.RelayboxError] = errors.StoreUnreachable if broken else errors.StoreFailed
-    else:
-        kind = error_class(code)
-    said = (error.diag.message_primary or " ".join(str(error).split())).rstrip(".?")
-    return kind(
-        f"store {store}: while {doing}: {said}{f' ({code})' if code else ''}.",
-        next_step=error.diag.message_hint
-        or (grant_role_to(_login_of(error)) if code == _NO_RIGHT else _NEXT_STEPS.get(kind, "")),
+    # psycopg2 has no SQLSTATE when the connection itself broke; in the middle of a COPY it has no class for it either
+    is_broken = isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError) or type(error) is psycopg2.DatabaseError
+    return store_error(
+        store=store,
+        doing=doing,
+        sqlstate=error.pgcode,
+        said=error.diag.message_primary or " ".join(str(error).split()),
+        hint=error.diag.message_hint,
+        login=_login_of(error),
+        is_broken=is_broken,
     )
-
-
-def error_class(sqlstate: str) -> type[errors.RelayboxError]:
-    """Returns the class of ours for a SQLSTATE."""
-    return _OWN_CODES.get(sqlstate) or _POSTGRES_CODES.get(sqlstate) or _POSTGRES_CLASSES.get(sqlstate[:2], errors.StoreFailed)
 
 
 def lacks_right(error: errors.RelayboxError) -> bool:
     """Whether the store answered, and refused its login a right."""
-    return isinstance(error.__cause__, psycopg2.Error) and error.__cause__.pgcode == _NO_RIGHT
+    return isinstance(error.__cause__, psycopg2.Error) and error.__cause__.pgcode == NO_RIGHT
 
 
 def _login_of(error: psycopg2.Error) -> str:
     return f"login {error.cursor.connection.info.user}" if error.cursor is not None else "the login"
-
-
-def grant_role_to(login: str) -> str:
-    """The next step where `login` lacks a right."""
-    return (
-        f"See in docs/rights.md which role may do this, and grant it to {login}: tasks and commands that move messages need "
-        "relaybox_driver, those that only look relaybox_viewer, init the owner. If it has the role, grant the role what was revoked."
-    )
 
 
 def commit(connection: Connection, step: str) -> None:

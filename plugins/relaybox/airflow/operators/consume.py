@@ -15,9 +15,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from relaybox.airflow.author_tasks import connection_as_service, task_instance_key
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.amounts import amount
+from relaybox.clients.steps import Steps
 from relaybox.consumer import Consumer, Message
 from relaybox.consumer.handlers import require_plain_handler
-from relaybox.consumer.session import open_engine
+from relaybox.consumer.services import open_engine
 from relaybox.log_events import emit
 
 if TYPE_CHECKING:
@@ -168,9 +169,9 @@ class _TaskConsumer(Consumer):
         super().__init__(*given, **options)
         self._attempts = _worker_prefix(task_instance)
 
-    def _waits_for_lease(self) -> bool:
+    def _waits_for_lease(self) -> Steps[bool]:
         """A killed attempt's messages are this one's: it ends when their lease has ended and they are handled."""
-        self.unread = self._patiently(self._find_unread)  # the result says so, should the task's time end first
+        self.unread = yield from self._patiently(self._find_unread)  # the result says so, should the task's time end first
         return any((lane.worker or "").startswith(self._attempts) for lane in self.unread)
 
     def stop(self, *signal: object) -> None:

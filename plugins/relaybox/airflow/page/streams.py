@@ -11,8 +11,9 @@ from relaybox.log_events import warn
 from relaybox.monitoring.derivations import DerivationStatus, OpenTrial, read_derivations, read_open_trials
 from relaybox.monitoring.finding import Finding
 from relaybox.monitoring.store_findings import find_dead_letters, find_held, next_step_after, plain_words
-from relaybox.stores.connections import grant_role_to, lacks_right
+from relaybox.stores.connections import lacks_right
 from relaybox.stores.schema import one_session
+from relaybox.stores.sqlstates import grant_role_to
 from relaybox.streams.holdback import Gap, StoreHoldback, read_store_holdback
 from relaybox.subscriptions.subscriptions import DeadLetter, SubscriptionStatus, list_dead_letters, list_subscriptions
 

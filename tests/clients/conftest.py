@@ -1,0 +1,3 @@
+"""Configures Django before a test module imports a model."""
+
+import tests.support.libraries  # noqa: F401
