@@ -335,3 +335,24 @@ def test_idle_hops_are_moved_past_sealed_segments(idle: World) -> None:
     seal(idle)
     idle.transfer(idle.routes.hop("invoices/1"))
     assert idle.value("airline", BOUND, "invoices/1") == 29
+
+
+def test_the_idle_hop_that_looks_back_furthest_comes_first(small: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the order of names, with little time, the last ones would never come to their turn while segments fill."""
+    monkeypatch.setattr("relaybox.hops.idle_hops._SECONDS_AT_ONCE", 0.0)
+    routes_file(
+        small.path.parent,
+        more_routes={name: {"topics": [name], "path": ["airline", "hub"]} for name in ("audits", "invoices")},
+    )
+    small.register()
+    for name in ("invoices", "audits"):
+        small.send("first", topic=name)
+        small.query("airline", "update relaybox_internal.hop_out set lower = pg_current_snapshot() where hop = %s", f"{name}/1")
+    small.send_many(24)
+    seal(small)
+    bounds = [(0, 0)]
+    for _ in range(2):
+        with small.store_session() as source:
+            assert pass_idle_hops(source, small.first_hop) == 1
+        bounds.append(tuple(small.value("airline", BOUND, f"{name}/1") for name in ("audits", "invoices")))
+    assert bounds == [(0, 0), (0, 19), (19, 19)]
