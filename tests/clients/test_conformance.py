@@ -186,15 +186,18 @@ def test_g10_what_fails_at_commit_or_ends_the_transaction_is_refused(shop: World
             await library.execute(connection, "insert into public.effect values (2, 77)")
         elif message.stream_position == 4:
             await library.execute(connection, "rollback")
+        elif message.stream_position == 5:
+            await library.execute(connection, "rollback and chain")  # a transaction is open, and it is another one
         else:
             await library.execute(connection, insert(message))
 
     library.run(library.consume(STORE, handle, commit_every=3))
-    assert effects(shop) == [1, 3, 5, 6]
-    (at_commit, ended) = dead_letters(shop)
+    assert effects(shop) == [1, 3, 6]
+    (at_commit, ended, ended_and_begun) = dead_letters(shop)
     assert at_commit[0] == 2
     assert "foreign key constraint" in at_commit[1]
-    assert ended == (4, "the handler committed or rolled back the transaction that its message is acknowledged in")
+    gone = "the handler committed or rolled back the transaction that its message is acknowledged in"
+    assert (ended, ended_and_begun) == ((4, gone), (5, gone))
 
 
 @with_each_library

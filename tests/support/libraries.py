@@ -223,7 +223,7 @@ async def produce_by_async_sqlalchemy(store: str, driver: str) -> AsyncIterator[
 
 
 def store_of_psycopg(store: str, *, autocommit: bool = False, pooled: bool = False) -> Any:
-    return partial(psycopg.connect, service=store, autocommit=autocommit, prepare_threshold=None if pooled else 5)
+    return partial(psycopg.connect, service=store, autocommit=autocommit)
 
 
 def store_of_sqlalchemy(store: str, driver: str, *, autocommit: bool = False, pooled: bool = False) -> Any:
@@ -248,7 +248,7 @@ def store_of_asyncpg(store: str, *, autocommit: bool = False, pooled: bool = Fal
 
 
 def store_of_async_psycopg(store: str, *, autocommit: bool = False, pooled: bool = False) -> Any:
-    return partial(psycopg.AsyncConnection.connect, service=store, autocommit=autocommit, prepare_threshold=None if pooled else 5)
+    return partial(psycopg.AsyncConnection.connect, service=store, autocommit=autocommit)
 
 
 def store_of_django(store: str, *, autocommit: bool = False, pooled: bool = False) -> Any:
