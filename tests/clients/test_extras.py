@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 
 ONLY = """
 import importlib, sys
+
+from tests.support.patience import patience
 sys.path.insert(0, sys.argv[1])
 allowed = set(sys.argv[2].split(",")) | sys.stdlib_module_names | {"relaybox", "__main__"}
 class Blocked:
@@ -37,7 +39,7 @@ def import_with(allowed: str, modules: str) -> set[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=patience(120),
     )
     assert ran.returncode == 0, ran.stderr
     return {name for name in ran.stdout.split() if not name.startswith("_")}
@@ -89,7 +91,9 @@ def test_a_plain_install_brings_no_package_and_each_extra_what_it_names(tmp_path
 
 def test_the_command_line_without_its_extra_says_what_to_install() -> None:
     program = f"import sys; sys.path.insert(0, {str(ROOT / 'plugins')!r}); from relaybox.cli import main; main()"
-    ran = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False, timeout=patience(60)
+    )
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith("error: the command line needs packages that are not installed (typer, rich, ")
     assert ran.stderr.rstrip().endswith("Run: pip install 'relaybox[cli]'")
