@@ -1,0 +1,85 @@
+"""`relaybox adopt` and `relaybox unadopt`: what they print, as text and as JSON, and with which exit codes."""
+
+from __future__ import annotations
+
+import yaml
+
+from tests.support.adoption import make_table, sent, write
+from tests.support.cli import invoke
+from tests.support.database_dump import dump
+from tests.support.world import World
+
+TABLE = ("airline", "app.outboxevent")
+
+
+def test_a_dry_run_shows_ten_rows_as_they_would_travel_and_changes_nothing(world: World) -> None:
+    """Ten of twelve, in the order of the backlog; bytes as base64 in JSON; exit code 1 if something is in the way."""
+    make_table(world, "alter table app.outboxevent add column raw bytea default 'avro'")
+    write(world, *map(str, range(1, 13)))
+    before = dump("airline")
+    run = invoke("adopt", *TABLE, "--map", "payload=raw", "--map", "header.n=aggregateid", "--dry-run", "--json")
+    document = run.document
+    assert (run.exit_code, document["order"], document["obstacles"], document["unmapped"]) == (0, ["ctid"], [], [])
+    assert [one["headers"] for one in document["messages"]] == [{"n": str(n)} for n in range(1, 11)]
+    assert {one["payload_base64"] for one in document["messages"]} == {"YXZybw=="}
+    text = invoke("adopt", *TABLE, "--map", "payload=raw", "--dry-run").stdout
+    assert text.count("4 bytes: 6176726f") == 10
+    assert text.rstrip().endswith("Nothing was changed.")
+    world.query("airline", "update app.outboxevent set payload = null where aggregateid = '7'")
+    refused = invoke("adopt", *TABLE, "--dry-run", "--json")
+    assert refused.exit_code == 1
+    assert [(one["problem"], one["row_count"]) for one in refused.document["unmapped"]] == [("payload is null", 1)]
+    in_the_way = invoke("adopt", *TABLE, "--map", "key=none", "--map", "topic=kind", "--dry-run")
+    assert in_the_way.exit_code == 1
+    assert "has no column kind, which the map names for topic" in " ".join(in_the_way.stdout.split())
+    world.query("airline", "update app.outboxevent set payload = '7' where aggregateid = '7'")
+    assert len(dump("airline").splitlines()) == len(before.splitlines())
+
+
+def test_the_section_that_the_command_prints_is_what_the_file_takes(world: World) -> None:
+    """With it in relaybox.yaml the same command changes nothing, and says nothing of the file any more."""
+    make_table(world)
+    write(world, "1")
+    options = ("--map", "sender='shop'", "--map", "topic={aggregatetype:lower}", "--on-unmapped", "set_aside")
+    done = invoke("adopt", *TABLE, *options, "--backlog")
+    assert done.exit_code == 0
+    assert "table app.outboxevent is adopted. What is inserted from now on is sent. 1 message of the backlog" in done.stdout
+    told, _, section = done.stdout.partition("Write this into relaybox.yaml, which decides from then on:\n")
+    assert told
+    document = yaml.safe_load(world.path.read_text())
+    document["stores"]["airline"] = yaml.safe_load(section)["stores"]["airline"]
+    world.path.write_text(yaml.safe_dump(document))
+    again = invoke("adopt", *TABLE, "--json").document
+    assert (again["is_new"], again["changed"], again["is_in_file"], again["backlog_count"]) == (False, [], True, 1)
+    assert "relaybox.yaml" not in invoke("adopt", *TABLE).stdout
+    ended = invoke("unadopt", *TABLE)
+    assert "Take stores.airline.adopt.app.outboxevent out of relaybox.yaml." in ended.stdout
+    assert invoke("unadopt", *TABLE, "--json").document == {
+        "store": "airline", "table": "app.outboxevent", "was_adopted": False, "moved_count": 0, "dropped_count": 0,
+    }  # fmt: skip
+    assert sent(world) == ["1"]
+
+
+def test_rows_that_are_set_aside_are_sent_or_given_up_by_command(world: World) -> None:
+    """The counts are in the answer; unadopt refuses without a word about them."""
+    make_table(world)
+    assert invoke("adopt", *TABLE, "--on-unmapped", "set_aside").exit_code == 0
+    world.query("airline", "insert into app.outboxevent (aggregatetype, aggregateid, type) values ('flights', 'k', 'x')")
+    left = invoke("adopt", *TABLE, "--send-unmapped")
+    assert "Of the rows that were set aside 0 were sent now, 1 is left." in left.stdout
+    assert "table app.outboxevent is adopted, sending, 1 row is set aside" in " ".join(invoke("status").stdout.split())
+    refused = invoke("unadopt", *TABLE, "--json")
+    assert (refused.exit_code, refused.document["error"]["kind"]) == (5, "AdoptionRefused")
+    assert invoke("unadopt", *TABLE, "--drop-unmapped", "--json").document["dropped_count"] == 1
+
+
+def test_wrong_options_are_told_with_the_rule(world: World) -> None:
+    make_table(world)
+    for options, told in (
+        (("--map", "tpic=x"), "--map tpic=x: expected FIELD=TEXT with one of message_id, topic"),
+        (("--on-unmapped", "skip"), "--on-unmapped skip: expected fail or set_aside"),
+    ):
+        refused = invoke("adopt", *TABLE, *options)
+        assert (refused.exit_code, told in refused.stderr) == (2, True), refused.stderr
+    missing = invoke("adopt", "airline", "app.outboxevents", "--json")
+    assert missing.document["error"]["kind"] == "AdoptionRefused"
