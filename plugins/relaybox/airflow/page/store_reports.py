@@ -29,7 +29,9 @@ EXAMINERS = 4
 FIRST_REPORT_SECONDS = 2.0
 """So long a page waits for a store that was not examined yet; then it shows the others."""
 
-NAMES_OTHERS = frozenset({"endpoints", "hops", "open_transactions", "prepared_transactions", "store_name", STORE_CLOCKS})
+NAMES_OTHERS = frozenset(
+    {"adopted_tables", "endpoints", "hops", "open_transactions", "prepared_transactions", "store_name", STORE_CLOCKS}
+)
 """Checks whose results can name hops, applications and stores: for those who may read every hop of the store."""
 
 _ORDER = list(CheckSeverity)
