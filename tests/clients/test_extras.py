@@ -12,13 +12,12 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.support.bare_airflow import build_wheel
+from tests.support.patience import patience
 
 ROOT = Path(__file__).parents[2]
 
 ONLY = """
 import importlib, sys
-
-from tests.support.patience import patience
 sys.path.insert(0, sys.argv[1])
 allowed = set(sys.argv[2].split(",")) | sys.stdlib_module_names | {"relaybox", "__main__"}
 class Blocked:

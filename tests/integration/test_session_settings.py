@@ -12,7 +12,7 @@ from relaybox.consumer import Consumer, Message
 from relaybox.stores.answer_limits import LimitedCursor
 from relaybox.stores.connections import connect, open_session
 from relaybox.stores.settings import PLANNER_SETTINGS, duration
-from tests.support.world import STORES, World
+from tests.support.world import STORES, World, routes_file
 
 pytestmark = pytest.mark.thorough
 
@@ -50,7 +50,8 @@ def test_a_hop_moves_whatever_else_is_the_default_of_transactions(world: World, 
 def test_a_store_is_initialised_whatever_is_set(world: World) -> None:
     """`relaybox init` writes where sessions are read only by default."""
     set_for_database(world, "default_transaction_read_only", "on")
-    world.change_route(topics=["flights", "weather"])
+    routes_file(world.path.parent, route={"topics": ["flights", "weather"]})
+    world.initialise()
     assert world.value("airline", "select topics from relaybox_internal.hop_out where hop = 'flights/1'") == [
         "flights",
         "weather",
