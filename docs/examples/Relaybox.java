@@ -102,16 +102,20 @@ public class Relaybox {
 
     /** Waits for a notification, at most as long as the store says. Call it when nothing came, and fetch again afterwards. */
     static void waitForMessages(Connection store, String subscription) throws SQLException {
-        double seconds;
-        try (PreparedStatement statement = store.prepareStatement("select relaybox.listen(?), relaybox.rest_seconds(?)")) {
+        try (PreparedStatement statement = store.prepareStatement("select relaybox.listen(?)")) {
             statement.setString(1, subscription);
-            statement.setString(2, subscription);
+            statement.execute(); // again and again: it listens once
+        }
+        store.commit(); // it listens from here on, so what is delivered before makes the next answer 1 second at most
+        double seconds;
+        try (PreparedStatement statement = store.prepareStatement("select relaybox.rest_seconds(?)")) {
+            statement.setString(1, subscription);
             try (ResultSet row = statement.executeQuery()) {
                 row.next();
-                seconds = row.getDouble(2);
+                seconds = row.getDouble(1);
             }
         }
-        store.commit(); // it listens from here on
+        store.commit(); // nothing is heard in a transaction
         store.unwrap(PGConnection.class).getNotifications((int) (1000 * seconds) + 1);
     }
 

@@ -1,4 +1,5 @@
-// A producer and a consumer in Go, above database/sql and lib/pq: copy what you need. Run as it is:
+// A producer and a consumer in Go, above database/sql and lib/pq: copy what you need. Run as it is, after go mod init and
+// go get github.com/lib/pq:
 //
 //	go run relaybox.go send TOPIC SENDER TEXT...
 //	go run relaybox.go consume SUBSCRIPTION  (or "wait": it does not end)

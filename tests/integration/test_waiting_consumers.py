@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import select
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -278,3 +280,21 @@ def test_a_delivery_notifies_nobody_while_others_fill_the_queue(tmp_path: Path) 
     finally:
         cluster.stop("immediate")
         cluster.remove()
+
+
+def test_the_program_of_the_docs_waits_for_its_messages(shop: World) -> None:
+    """docs/examples/wait.py."""
+    shop.query(STORE, "create table public.effect (stream_position bigint, payload text)")
+    program = Path(__file__).parents[2] / "docs" / "examples" / "wait.py"
+    process = subprocess.Popen([sys.executable, str(program), STORE, "billing"])
+    try:
+        for number in (1, 2, 3):
+            shop.send(f"m{number}")
+            shop.transfer()
+            wait_until(
+                lambda count=number: shop.value(STORE, "select count(*) from public.effect") == count, "the message is handled"
+            )
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()

@@ -33,7 +33,7 @@ from relaybox.sinks.running import SinkRunner
 from relaybox.sinks.secrets import find_in_environment
 from tests.support import cli
 from tests.support.certificates import Authority
-from tests.support.endpoint import Endpoint, answer, drip, endless, endpoint, garbage, hang, reset
+from tests.support.endpoint import Endpoint, answer, drip, endless, endpoint, garbage, hang, reset, twice
 from tests.support.killed_child import kill_at
 from tests.support.logged_in import logged_in_as
 from tests.support.patience import patience
@@ -569,3 +569,13 @@ def test_retry_after_is_seconds_or_a_date(value: str | None, seconds: float | No
 def test_the_library_follows_no_redirect_unless_told() -> None:
     """That what the sender relies on is still so."""
     assert httpx.AsyncClient().follow_redirects is False
+
+
+def test_an_answer_too_many_counts_for_no_other_message(world: World, here: Endpoint) -> None:
+    """An endpoint, or a proxy, sends one 200 too many on a connection that is kept."""
+    deliver(world, 3)
+    here.answers.append(twice(answer(200)))
+    here.always = answer(500)
+    with suppress(errors.EndpointUnavailable):
+        deliver_waiting(webhook(world, here.url))
+    assert done(world) == 1

@@ -121,6 +121,16 @@ def answer(status: int, body: bytes = b"", **headers: str) -> Behaviour:
     return behave
 
 
+def twice(behaviour: Behaviour) -> Behaviour:
+    """An answer too many, which nobody asked for."""
+
+    def behave(handler: Handler) -> None:
+        behaviour(handler)
+        behaviour(handler)
+
+    return behave
+
+
 def hang(handler: Handler) -> None:
     """Never answers."""
     handler.endpoint.ends.wait()

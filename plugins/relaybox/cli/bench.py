@@ -327,7 +327,7 @@ def bench_growth(
     with_spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Move a tenth of the messages with Spark.")] = True,
     json_path: JsonPath = None,
 ) -> None:
-    """Measure operations with a hundredth of the messages and one hop, fill the stores by real hops, and measure again.
+    """Measure operations with few messages (50,000 or more) and one hop, fill the stores by real hops, and measure again.
 
     Prints time, CPU, pages and ratios of each operation, and the peak memory of the drivers. 100,000,000 messages take an
     hour and 35 GB of disk.

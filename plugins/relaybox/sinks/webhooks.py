@@ -33,7 +33,8 @@ class WebhookSender:
         self._runner = asyncio.Runner()  # of asyncio, since only a task can be ended at a time that no server can put off
         self._client = httpx.AsyncClient(
             follow_redirects=False,
-            limits=httpx.Limits(max_connections=1),
+            # a connection for each message: on one that is kept, an answer too many would count for the next message
+            limits=httpx.Limits(max_connections=1, max_keepalive_connections=0),
             timeout=httpx.Timeout(webhook.read_seconds, connect=webhook.connect_seconds),
         )
 

@@ -105,7 +105,7 @@ def run_bench_growth(
     """Makes clusters, measures, fills, measures again, prints, writes JSON, and removes the clusters.
 
     Args:
-        messages: kept in the outbox and in the log when the last operations are measured; a hundredth of them before.
+        messages: kept in the outbox and in the log when the last operations are measured; a hundredth of them before, and 50,000 at least.
         segments: of the outbox and of the log.
         batches: of the large hop.
         hops: between the two stores.

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from relaybox.amounts import amount
 
-FIRST_P50_SECONDS, LINGERING_P50_SECONDS, LINGERING_P99_SECONDS = 20.0, 1.0, 3.0
+FIRST_P50_SECONDS, LINGERING_P50_SECONDS, LINGERING_P99_SECONDS = 3.0, 0.05, 0.25
 """The targets, with Airflow on 2 cores."""
 
 
