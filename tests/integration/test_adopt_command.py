@@ -82,6 +82,16 @@ def test_on_unmapped_stays_as_it_is_adopted_until_the_command_says_it(world: Wor
     assert invoke("adopt", *TABLE, "--on-unmapped", "fail", "--json").document["changed"] == ["on_unmapped"]
 
 
+def test_only_a_table_without_an_order_is_told_to_lack_one(world: World) -> None:
+    """A column of a time orders a backlog where there is no primary key."""
+    make_table(world, "alter table app.outboxevent drop constraint outboxevent_pkey")
+    (without,) = invoke("adopt", *TABLE, "--dry-run", "--json").document["obstacles"]
+    assert "has no primary key and no column of a time" in without["problem"]
+    world.query("airline", "alter table app.outboxevent add column created_at timestamptz default now()")
+    ordered = invoke("adopt", *TABLE, "--dry-run", "--json").document
+    assert (ordered["obstacles"], ordered["order"]) == ([], ["created_at"])
+
+
 def test_a_topic_of_no_route_is_told(world: World) -> None:
     """Constant, or of a row that is there; by the dry run and by the adoption. A topic of a route is not."""
     make_table(world)

@@ -77,7 +77,7 @@ select a.adoption_id, a.table_name, a.mapping, a.on_unmapped, a.state, a.backlog
     (select count(*) from relaybox_internal.unmapped_row u where u.adoption_id = a.adoption_id) as unmapped_count,
     coalesce(
         (
-            select format('%%I.%%I', n.nspname, c.relname)
+            select quote_ident(n.nspname) || '.' || quote_ident(c.relname)
             from pg_class c join pg_namespace n on n.oid = c.relnamespace
             where c.oid = relaybox_internal.adopted_relation(a.adoption_id)
         ),

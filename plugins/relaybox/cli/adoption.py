@@ -45,7 +45,9 @@ def adopt(
         typer.Option(
             "--on-unmapped",
             metavar="fail|set_aside",
-            help="A row that can't be a message: its insert fails, or it is kept apart as unmapped. Default: as it is adopted; of a new table fail.",
+            help=(
+                "A row that can't be a message: its insert fails, or it is kept apart as unmapped. Default: as on record, else fail."
+            ),
             show_default=False,
         ),
     ] = None,
