@@ -49,7 +49,7 @@ def place_order(session: Session, customer: str, *, keeps_event: bool) -> int:
     session.add(order)
     session.flush()
     event = OutboxEvent(
-        aggregatetype="Orders", aggregateid=customer, type="OrderPlaced", payload={"order": order.id, "customer": customer}
+        aggregatetype="ShopOrders", aggregateid=customer, type="OrderPlaced", payload={"order": order.id, "customer": customer}
     )
     session.add(event)
     session.flush()

@@ -336,7 +336,7 @@ def test_rows_that_can_not_be_messages_are_set_aside_where_asked(world: World) -
         ("key has more than 200 characters",),
     ]
     assert problems(world) == [("unmapped", False)]
-    with pytest.raises(errors.AdoptionRefused, match="3 rows are set aside and were never sent"):
+    with pytest.raises(errors.AdoptionRefused, match="3 rows are unmapped and never sent"):
         unadopt(world)
 
     from relaybox.adoption.adopting import send_unmapped

@@ -109,6 +109,12 @@ def test_a_table_that_is_renamed_is_still_sent(world: World) -> None:
         world.query("airline", INSERT.replace("app.outboxevent", "shop.events"), "k", None)
     assert sent(world) == ["1"]
     assert "the table is named shop.events now; its rows are sent" in doctor(world)[0][1]
+    world.query("airline", "alter table shop.events disable trigger relaybox_adopted")
+    told = doctor(world)
+    assert {severity for severity, _, _ in told} == {"warning", "error"}
+    assert len([1 for _, _, command in told if "relaybox adopt airline shop.events" in command]) == 3
+    assert not any("app.outboxevent" in command for _, _, command in told)
+    world.query("airline", "alter table shop.events enable always trigger relaybox_adopted")
     assert adopt(world, "shop.events").changed == ("name",)
     world.query("airline", INSERT.replace("app.outboxevent", "shop.events"), "k", "2")
     assert sent(world) == ["1", "2"]

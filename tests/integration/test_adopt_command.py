@@ -66,11 +66,69 @@ def test_rows_that_are_set_aside_are_sent_or_given_up_by_command(world: World) -
     assert invoke("adopt", *TABLE, "--on-unmapped", "set_aside").exit_code == 0
     world.query("airline", "insert into app.outboxevent (aggregatetype, aggregateid, type) values ('flights', 'k', 'x')")
     left = invoke("adopt", *TABLE, "--send-unmapped")
-    assert "Of the rows that were set aside 0 were sent now, 1 is left." in left.stdout
-    assert "table app.outboxevent is adopted, sending, 1 row is set aside" in " ".join(invoke("status").stdout.split())
+    assert "Of the unmapped rows 0 were sent now, 1 is left." in left.stdout
+    assert "table app.outboxevent is adopted, sending, 1 row is unmapped" in " ".join(invoke("status").stdout.split())
     refused = invoke("unadopt", *TABLE, "--json")
     assert (refused.exit_code, refused.document["error"]["kind"]) == (5, "AdoptionRefused")
     assert invoke("unadopt", *TABLE, "--drop-unmapped", "--json").document["dropped_count"] == 1
+
+
+def test_on_unmapped_stays_as_it_is_adopted_until_the_command_says_it(world: World) -> None:
+    """A new map alone does not set it back."""
+    make_table(world)
+    assert invoke("adopt", *TABLE, "--on-unmapped", "set_aside", "--json").document["on_unmapped"] == "set_aside"
+    mapped = invoke("adopt", *TABLE, "--map", "sender='shop'", "--json").document
+    assert (mapped["on_unmapped"], mapped["changed"]) == ("set_aside", ["map"])
+    assert invoke("adopt", *TABLE, "--on-unmapped", "fail", "--json").document["changed"] == ["on_unmapped"]
+
+
+def test_only_a_table_without_an_order_is_told_to_lack_one(world: World) -> None:
+    """A column of a time orders a backlog where there is no primary key."""
+    make_table(world, "alter table app.outboxevent drop constraint outboxevent_pkey")
+    (without,) = invoke("adopt", *TABLE, "--dry-run", "--json").document["obstacles"]
+    assert "has no primary key and no column of a time" in without["problem"]
+    world.query("airline", "alter table app.outboxevent add column created_at timestamptz default now()")
+    ordered = invoke("adopt", *TABLE, "--dry-run", "--json").document
+    assert (ordered["obstacles"], ordered["order"]) == ([], ["created_at"])
+
+
+def test_a_topic_of_no_route_is_told(world: World) -> None:
+    """Constant, or of a row that is there; by the dry run and by the adoption. A topic of a route is not."""
+    make_table(world)
+    write(world, "1")
+    assert "no route" not in invoke("adopt", *TABLE, "--dry-run").stdout
+    of_a_row = ("--map", "topic=aggregateid")
+    world.query("airline", "update app.outboxevent set aggregateid = 'strange'")
+    told = "no route that begins at airline has topic strange: such messages stay in the outbox"
+    for options in (of_a_row, ("--map", "topic='strange'")):
+        planned = invoke("adopt", *TABLE, *options, "--dry-run", "--json")
+        assert planned.exit_code == 0
+        assert [(one["is_refusal"], one["problem"]) for one in planned.document["obstacles"]] == [(False, told)]
+    done = invoke("adopt", *TABLE, *of_a_row)
+    assert f"Note: {told}. Write it into the topics of a route in relaybox.yaml, and run: relaybox init" in done.stdout
+
+
+def test_rows_that_a_backlog_keeps_apart_are_a_note_before_and_counted_after(world: World) -> None:
+    """They are in nobody's way; the text is plain, with headers as JSON and a row that is marked where it is cut."""
+    make_table(world)
+    write(world, "1")
+    insert = "insert into app.outboxevent (aggregatetype, aggregateid, type) values ('flights', %s, 'x')"
+    world.query("airline", insert, "k" * 190)
+    options = ("--on-unmapped", "set_aside")
+    planned = invoke("adopt", *TABLE, *options, "--dry-run")
+    assert planned.exit_code == 0
+    assert "note: 1 row can't be a message; --backlog keeps them apart as unmapped: payload is null. The first:" in planned.stdout
+    assert "in the way" not in planned.stdout
+    assert "k ...\n" in planned.stdout
+    assert '{"type":' in planned.stdout
+    refused = invoke("adopt", *TABLE, "--backlog")
+    assert "1 row can't be a message: payload is null, such as {" in refused.stderr
+    assert "k ... Correct the rows or the map" in refused.stderr
+    done = invoke("adopt", *TABLE, *options, "--backlog", "--map", "sender='shop'")
+    assert "1 message of the backlog moved" in done.stdout
+    assert "1 row is unmapped: no message, and kept apart. Correct the map, then run: relaybox adopt airline" in done.stdout
+    assert "sender: \"'shop'\"\n" in done.stdout
+    assert invoke("adopt", *TABLE, "--json").document["unmapped_count"] == 1
 
 
 def test_wrong_options_are_told_with_the_rule(world: World) -> None:

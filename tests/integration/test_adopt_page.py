@@ -36,7 +36,7 @@ def test_the_example_of_the_page_from_the_first_row_to_the_consumer(
     assert made.count("placed") == 3
     assert "shop" in initialised
     assert "Nothing was changed." in planned
-    assert planned.count("orders  shop-app") == 3
+    assert planned.count("shoporders  shop-app") == 3
     assert "3 messages of the backlog moved into the outbox" in adopted
     consumed = [json.loads(line) for line in moved.splitlines() if line.startswith("{")]
     assert [json.loads(one["payload"])["order"] for one in consumed] == [1, 2, 3, 4, 5]

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from relaybox.local.bench import (
+    adopt,
     consume,
     frames,
     latency_report,
@@ -23,6 +24,7 @@ from relaybox.local.bench import (
     workers,
 )
 from relaybox.local.bench.cpu_times import PARTS
+from relaybox.local.bench.pgbench import SIZES, Sending
 
 WIDTH = 80
 ROUNDS = tuple(range(1, 13))
@@ -123,7 +125,17 @@ def _retention(console: Console) -> None:
     retention.print_report(retention.RetentionReport(MESSAGES, 20_000, {}, turns), console)
 
 
-REPORTS = (_hop, _order, _spark, _consume, _produce, _workers, _latency, _waiting, _page, _retention)
+def _adopt(console: Console) -> None:
+    sendings = tuple(
+        Sending(contestant, size, round_, MESSAGES, 113.25 + round_, 1234.5)
+        for size in SIZES
+        for round_ in ROUNDS
+        for contestant in adopt.CONTESTANTS
+    )
+    adopt.print_report(adopt.AdoptReport(MESSAGES, len(ROUNDS), {}, sendings, MESSAGES, 10.25, 110.25), console)
+
+
+REPORTS = (_adopt, _hop, _order, _spark, _consume, _produce, _workers, _latency, _waiting, _page, _retention)
 
 
 @pytest.mark.parametrize("show", REPORTS, ids=lambda show: show.__name__.strip("_"))

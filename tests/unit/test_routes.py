@@ -1159,6 +1159,14 @@ def test_an_option_of_a_map_stands_once() -> None:
         parse_map_options(["key=a", "key=b"])
 
 
+@pytest.mark.parametrize("column", ["headers=meta", "headers=none"])
+def test_headers_of_a_column_and_single_ones_are_not_mixed(column: str) -> None:
+    """relaybox.yaml can't say both: what the command prints for it would lose one."""
+    for options in ([column, "header.trace=trace"], ["header.trace=trace", column]):
+        with pytest.raises(BrokenMap, match=r"--map headers and --map header\.NAME: expected one of them"):
+            parse_map_options(options)
+
+
 def test_what_is_wrong_with_adopted_tables_is_told(tmp_path: Path) -> None:
     """With its place; a table stands once, whether its schema is written or not."""
     assert problems(

@@ -56,7 +56,8 @@ class Adoption:
         is_new: this call has adopted it.
         changed: what it changed of an adoption that was there: name, map, on_unmapped, and triggers that were missing or off.
         backlog_count: rows of before the adoption that were taken; None: they were not asked for.
-        moved_count: messages that this call moved into the outbox.
+        moved_count: messages that this call moved into the outbox: of the backlog, and what was inserted meanwhile.
+        unmapped_count: rows of the table that can't be messages and are kept apart, those of earlier inserts included.
         locked_seconds: for how long the adoption kept writers out.
     """
 
@@ -67,6 +68,7 @@ class Adoption:
     changed: tuple[str, ...]
     backlog_count: int | None
     moved_count: int
+    unmapped_count: int
     locked_seconds: float
 
     @property
@@ -86,7 +88,7 @@ class Unadopted:
 
 
 class SentUnmapped(NamedTuple):
-    """Rows that were set aside: how many were sent now, and how many are left."""
+    """Rows that were unmapped: how many were sent now, and how many are left."""
 
     sent_count: int
     left_count: int
@@ -154,8 +156,11 @@ def adopt_table(
         session.reach("adopt.begin")
         made, locked_seconds = _make_adoption(session, wanted, examination, with_backlog=with_backlog)
         moved = _move_backlog(session, made, wanted, progress) if _is_moving(session, made) else 0
+        recorded = find_recorded(session, name)
+        session.rollback()
         return Adoption(
             *(store.name, wanted, examination, made.is_new, tuple(made.changed), made.backlog_count, moved),
+            unmapped_count=0 if recorded is None else recorded.unmapped_count,
             locked_seconds=locked_seconds,
         )
 
@@ -205,10 +210,10 @@ def unadopt_table(store: Store, name: str, *, drop_unmapped: bool = False) -> Un
     Args:
         store: the store.
         name: of the table.
-        drop_unmapped: to give up rows that are set aside.
+        drop_unmapped: to give up rows that are unmapped.
 
     Raises:
-        AdoptionRefused: rows are set aside, and they are not to be given up.
+        AdoptionRefused: rows are unmapped, and they are not to be given up.
         StoreBusy: others use the table; a retry helps.
     """
     with _owner_session(store, f"ending the adoption of table {name}") as session:
@@ -240,12 +245,12 @@ class _Unadopted(NamedTuple):
 
 
 def send_unmapped(store: Store, name: str) -> SentUnmapped:
-    """Tries rows that were set aside again, with the map that is on record. Commits.
+    """Tries unmapped rows again, with the map that is on record. Commits.
 
     Raises:
         AdoptionRefused: the table is not adopted.
     """
-    with _owner_session(store, f"sending rows of table {name} that are set aside") as session:
+    with _owner_session(store, f"sending unmapped rows of table {name}") as session:
         recorded = require_recorded(session, name)
         sent = session.row(SentUnmapped, "select * from relaybox_internal.send_unmapped(%s)", recorded.adoption_id)
         session.commit_durably("send_unmapped")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relaybox import errors
+from relaybox.amounts import amount
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -16,6 +17,22 @@ if TYPE_CHECKING:
     from relaybox.stores.sessions import StoreSession
 
 SHOWN_MESSAGES = 10
+COMPARED_ROWS = 10_000
+"""The first rows whose topics are compared with the routes."""
+
+_NO_MESSAGES = ("row can't be a message", "rows can't be messages")
+
+_UNROUTED = """
+select p.topic
+from relaybox_internal.preview_messages(%s::oid::regclass, %s, %s::jsonb, null, %s) p
+where p.problem is null and p.topic <> all(array(
+    select unnest(h.topics) from relaybox_internal.hop_out h where h.reads_log is null and h.retired_at is null
+))
+union select %s where %s <> all(array(
+    select unnest(h.topics) from relaybox_internal.hop_out h where h.reads_log is null and h.retired_at is null
+))
+order by 1
+"""
 
 
 class Obstacle(NamedTuple):
@@ -87,12 +104,34 @@ def examine_adoption(session: StoreSession, wanted: WantedAdoption, *, order_by:
         "select * from relaybox_internal.list_unmapped(%s::oid::regclass, %s, %s::jsonb)",
         *(table.oid, table.name, mapping),
     )
+    obstacles += _note_unrouted(session, wanted)
     messages = session.rows(
         PreviewedMessage,
         "select * from relaybox_internal.preview_messages(%s::oid::regclass, %s, %s::jsonb, %s::text[], %s)",
         *(table.oid, table.name, mapping, list(order), SHOWN_MESSAGES),
     )
     return Examination(tuple(obstacles), order, tuple(unmapped), tuple(messages))
+
+
+def _note_unrouted(session: StoreSession, wanted: WantedAdoption) -> list[Obstacle]:
+    """That topics of the map or of the first rows are in no route that begins at the store."""
+    parts = wanted.mapping["topic"].get("parts", [None])
+    constant = "".join(parts) if all(isinstance(part, str) for part in parts) else None
+    table = wanted.table
+    topics = session.values(_UNROUTED, table.oid, table.name, json.dumps(wanted.mapping), COMPARED_ROWS, constant, constant)
+    if not topics:
+        return []
+    shown = ", ".join(topics[:SHOWN_MESSAGES]) + (
+        f" and {len(topics) - SHOWN_MESSAGES:,} more" if len(topics) > SHOWN_MESSAGES else ""
+    )
+    return [
+        Obstacle(
+            is_refusal=False,
+            problem=f"no route that begins at {session.store} has {'topic' if len(topics) == 1 else 'topics'} {shown}: "
+            "such messages stay in the outbox",
+            next_step="Write it into the topics of a route in relaybox.yaml, and run: relaybox init",
+        )
+    ]
 
 
 def _choose_order(session: StoreSession, wanted: WantedAdoption, order_by: Sequence[str]) -> tuple[str, ...]:
@@ -106,12 +145,16 @@ def _choose_order(session: StoreSession, wanted: WantedAdoption, order_by: Seque
     return tuple(dict.fromkeys([*order_by, *usual]))
 
 
+def _end(row: str) -> str:
+    return row if row.endswith("...") else f"{row}."
+
+
 def refuse_obstacles(session: StoreSession, wanted: WantedAdoption, examination: Examination) -> None:
     """Raises AdoptionRefused with everything that keeps the table from being adopted, rows that can't be messages included."""
     problems = [f"{one.problem}. {one.next_step}" for one in examination.refusals]
     if wanted.on_unmapped == "fail":
         problems += [
-            f"{one.row_count:,} rows can't be messages: {one.problem}, such as {one.first_rows[0]}"
+            f"{amount(one.row_count, *_NO_MESSAGES)}: {one.problem}, such as {_end(one.first_rows[0])}"
             for one in examination.unmapped
         ]
     if not problems:

@@ -27,7 +27,14 @@ class Table(NamedTuple):
 
 
 class RecordedTable(NamedTuple):
-    """An adopted table as the store has it on record. `waiting_count`: messages that wait for the end of its backlog."""
+    """An adopted table as the store has it on record.
+
+    Attributes:
+        table_name: when it was adopted.
+        waiting_count: messages that wait for the end of its backlog.
+        unmapped_count: rows that can't be messages, with on_unmapped: set_aside.
+        present_name: of the table that has the trigger now; `table_name` if it is gone.
+    """
 
     adoption_id: int
     table_name: str
@@ -39,6 +46,7 @@ class RecordedTable(NamedTuple):
     unmapped_count: int
     adopted_at: datetime
     adopted_by: str
+    present_name: str
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,15 @@ where n.nspname = %s and c.relname = %s and c.relkind not in ('i', 'I', 'S', 't'
 _RECORDED = """
 select a.adoption_id, a.table_name, a.mapping, a.on_unmapped, a.state, a.backlog_count, a.adopted_at, a.adopted_by,
     (select count(*) from relaybox_internal.adopted_row r where r.adoption_id = a.adoption_id) as waiting_count,
-    (select count(*) from relaybox_internal.unmapped_row u where u.adoption_id = a.adoption_id) as unmapped_count
+    (select count(*) from relaybox_internal.unmapped_row u where u.adoption_id = a.adoption_id) as unmapped_count,
+    coalesce(
+        (
+            select quote_ident(n.nspname) || '.' || quote_ident(c.relname)
+            from pg_class c join pg_namespace n on n.oid = c.relnamespace
+            where c.oid = relaybox_internal.adopted_relation(a.adoption_id)
+        ),
+        a.table_name
+    ) as present_name
 from relaybox_internal.adopted_table a
 """
 
@@ -137,9 +153,10 @@ def choose_adoption(
     if written is not None:
         return _as_written(store, table, written, mapped, on_unmapped)
     recorded = find_recorded(session, name)
+    kept = "fail" if recorded is None else recorded.on_unmapped
     if recorded is not None and mapped is None:
-        return WantedAdoption(table, recorded.mapping, on_unmapped or recorded.on_unmapped, is_in_file=False)
-    return WantedAdoption(table, complete_map(mapped or {}, table.columns, store.name), on_unmapped or "fail", is_in_file=False)
+        return WantedAdoption(table, recorded.mapping, on_unmapped or kept, is_in_file=False)
+    return WantedAdoption(table, complete_map(mapped or {}, table.columns, store.name), on_unmapped or kept, is_in_file=False)
 
 
 def find_written(store: Store, name: str) -> AdoptedTable | None:

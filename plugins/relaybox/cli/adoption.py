@@ -45,7 +45,9 @@ def adopt(
         typer.Option(
             "--on-unmapped",
             metavar="fail|set_aside",
-            help="A row that can't be a message: its insert fails, or it is kept apart. Default: fail.",
+            help=(
+                "A row that can't be a message: its insert fails, or it is kept apart as unmapped. Default: as on record, else fail."
+            ),
             show_default=False,
         ),
     ] = None,
@@ -65,7 +67,7 @@ def adopt(
         bool, typer.Option("--dry-run", help="Change nothing: show what is in the way, and ten rows as they would travel.")
     ] = False,
     send_unmapped: Annotated[
-        bool, typer.Option("--send-unmapped", help="Afterwards send the rows that are set aside, if they are messages now.")
+        bool, typer.Option("--send-unmapped", help="Afterwards send the unmapped rows, if they are messages now.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -148,11 +150,13 @@ def unadopt(
     store: StoreName,
     table: TableName,
     drop_unmapped: Annotated[
-        bool, typer.Option("--drop-unmapped", help="Give up rows that are set aside; without it they refuse the command.")
+        bool, typer.Option("--drop-unmapped", help="Give up unmapped rows; without it they refuse the command.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """End the adoption of a table: what is inserted from now on is not sent. What was inserted before is. Nothing is left of it.
+    """End the adoption of a table: what is inserted from now on is not sent. What was inserted before is.
+
+    Nothing of the adoption is left; the table stays.
 
     \b
     Examples:

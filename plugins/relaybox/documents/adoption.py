@@ -106,7 +106,9 @@ class AdoptionDocument(Document):
     backlog_count: int | None
     """Rows of before the adoption; null: they were not asked for."""
     moved_count: int
-    """Messages of the backlog that this command moved."""
+    """Messages that this command moved into the outbox: of the backlog, and what was inserted meanwhile."""
+    unmapped_count: int
+    """Rows that can't be messages and are kept apart, those of earlier inserts included."""
     locked_seconds: float
     """For how long writers were kept out."""
     sent_unmapped_count: int
@@ -124,6 +126,7 @@ class AdoptionDocument(Document):
             changed=list(done.changed),
             backlog_count=done.backlog_count,
             moved_count=done.moved_count,
+            unmapped_count=done.unmapped_count - sent.sent_count,
             locked_seconds=done.locked_seconds,
             sent_unmapped_count=sent.sent_count,
             notes=[one.problem for one in done.examination.obstacles],
@@ -139,4 +142,4 @@ class UnadoptedDocument(Document):
     moved_count: int
     """Messages that waited behind a backlog, and are in the outbox now."""
     dropped_count: int
-    """Rows that were set aside, and are given up."""
+    """Unmapped rows that are given up."""

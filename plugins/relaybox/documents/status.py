@@ -245,7 +245,7 @@ class AdoptedTableDocument(Document):
     waiting_count: int
     """Messages that wait for the end of the backlog."""
     unmapped_count: int
-    """Rows that are set aside, since they can't be messages."""
+    """Rows that can't be messages and are kept apart."""
     adopted_at: Time
     problems: list[str]
     """As `relaybox doctor` names them, with what to do."""

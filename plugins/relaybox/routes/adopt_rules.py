@@ -148,8 +148,12 @@ def parse_map_options(options: list[str]) -> Mapping[str, Mapped]:
                 mapped[field] = parse_headers(text) if field == "headers" else parse_mapped(text, field=field)
         except BrokenMap as broken:
             raise BrokenMap(f"--map {option}: expected {broken}") from None
+    if headers and "headers" in mapped:
+        raise BrokenMap(
+            "--map headers and --map header.NAME: expected one of them, as in relaybox.yaml: a column of objects, or single headers"
+        )
     if headers:
-        mapped["headers"] = {**mapped.get("headers", {}), "headers": headers}
+        mapped["headers"] = {"headers": headers}
     return mapped
 
 

@@ -58,7 +58,10 @@ begin
             if found then
                 raise exception using errcode = 'RB044',
                     message = format(
-                        'table %s: %s rows can''t be messages: %s, such as %s', table_name_, first_of_refused.row_count,
+                        'table %s: %s: %s, such as %s', table_name_,
+                        case first_of_refused.row_count
+                            when 1 then '1 row can''t be a message' else first_of_refused.row_count || ' rows can''t be messages'
+                        end,
                         first_of_refused.problem, first_of_refused.first_rows[1]
                     ),
                     hint = 'Correct the rows or the map, or set them aside: --on-unmapped set_aside';

@@ -8,14 +8,15 @@ as $$
 with adopted as (
     select
         a.adoption_id, a.table_name, a.mapping, a.state, a.backlog_count,
-        r.relation, quote_ident(n.nspname) || '.' || quote_ident(c.relname) as now_named,
-        'relaybox adopt ' || relaybox_internal.shell_words(s.store, a.table_name) as command,
+        r.relation, f.now_named,
+        'relaybox adopt ' || relaybox_internal.shell_words(s.store, coalesce(f.now_named, a.table_name)) as command,
         'relaybox unadopt ' || relaybox_internal.shell_words(s.store, a.table_name) as end_command
     from relaybox_internal.adopted_table a
     cross join relaybox_internal.store s
     cross join lateral (select relaybox_internal.adopted_relation(a.adoption_id) as relation) r
     left join pg_class c on c.oid = r.relation
     left join pg_namespace n on n.oid = c.relnamespace
+    cross join lateral (select quote_ident(n.nspname) || '.' || quote_ident(c.relname) as now_named) f
 ),
 
 columns_read as ( -- what Postgres knows that the function of the table reads
@@ -111,7 +112,8 @@ found as (
         )
     union all
     select a.adoption_id, a.table_name, 'backlog', true, format(
-        'its backlog is not moved: %s messages wait, with those of later inserts', w.waiting
+        'its backlog is not moved: %s, with those of later inserts',
+        case w.waiting when 1 then '1 message waits' else w.waiting || ' messages wait' end
     ), a.command || ' --backlog'
     from adopted a
     cross join lateral (
@@ -120,7 +122,8 @@ found as (
     where a.state = 'backlog'
     union all
     select a.adoption_id, a.table_name, 'unmapped', false, format(
-        '%s rows are set aside, the first at %s: %s', u.row_count, to_char(u.first_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'),
+        '%s unmapped, the first at %s: %s', case u.row_count when 1 then '1 row is' else u.row_count || ' rows are' end,
+        to_char(u.first_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS'),
         u.problems
     ), format('Correct the map, then run: %s --send-unmapped', a.command)
     from adopted a

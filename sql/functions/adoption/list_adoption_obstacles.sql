@@ -147,11 +147,10 @@ found as (
     from target t
     where t.relpersistence = 'u'
     union all
-    select 22, false, format('%s has no primary key', t.name),
+    select 22, false, format('%s has no primary key and no column of a time: a backlog of it has no order', t.name),
         'For a backlog, say the order: --order-by COLUMN.'
     from target t
-    where t.relkind in ('r', 'p')
-        and not exists (select from pg_index i where i.indrelid = t.oid and i.indisprimary)
+    where t.relkind in ('r', 'p') and relaybox_internal.adoption_order(relation) is null
     union all
     select 23, false, format(
         'the publication %I publishes all tables: readers of it get the rows of relaybox.outbox too', p.pubname

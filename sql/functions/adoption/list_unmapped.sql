@@ -9,7 +9,8 @@ set row_security = off
 as $$
 begin
     return query execute format(
-        'select m.problem, count(*), (array_agg(left(%s, 200)))[1:3] %s '
+        'select m.problem, count(*), '
+        '(array_agg(case when length(%1$s) > 200 then left(%1$s, 200) || '' ...'' else %1$s end))[1:3] %2$s '
         'where not m.is_good group by m.problem order by count(*) desc, m.problem',
         case
             when relaybox_internal.runs_foreign_code(relation) then '''the row at ctid '' || relaybox_row.ctid'

@@ -1,4 +1,4 @@
--- Tries the rows of an adopted table that are set aside again, with the map of now: sends those that
+-- Tries the unmapped rows of an adopted table again, with the map of now: sends those that
 -- can be messages, in the order in which they were set aside, behind what was sent meanwhile.
 -- Returns how many were sent and how many are left. Locks the record.
 create or replace function relaybox_internal.send_unmapped(adoption_id_ integer)

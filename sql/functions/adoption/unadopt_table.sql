@@ -1,6 +1,6 @@
 -- Ends an adoption: what is inserted after the commit is not sent. What was inserted before is sent,
 -- and of the adoption nothing is left. The caller holds the lock that keeps writers out
--- (lock_adopted), if the table is there. Raises RB044 if rows are set aside that nobody has given up.
+-- (lock_adopted), if the table is there. Raises RB044 if rows are unmapped that nobody has given up.
 create or replace function relaybox_internal.unadopt_table(adoption_id_ integer, drop_unmapped boolean)
 returns table (moved_count bigint, dropped_count bigint)
 language plpgsql volatile
@@ -16,7 +16,10 @@ begin
     select count(*) into dropped_count from relaybox_internal.unmapped_row u where u.adoption_id = adoption_id_;
     if dropped_count > 0 and not drop_unmapped then
         raise exception using errcode = 'RB044',
-            message = format('table %s: %s rows are set aside and were never sent', adopted.table_name, dropped_count),
+            message = format(
+                'table %s: %s unmapped and never sent', adopted.table_name,
+                case dropped_count when 1 then '1 row is' else dropped_count || ' rows are' end
+            ),
             hint = format(
                 'Send them: relaybox adopt %1$s --send-unmapped. Or give them up: relaybox unadopt %1$s --drop-unmapped',
                 (select relaybox_internal.shell_words(s.store, adopted.table_name) from relaybox_internal.store s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -42,14 +43,17 @@ def describe_adoption(done: Adoption, sent: SentUnmapped | None) -> str:
     if any(change.startswith("trigger") for change in done.changed):
         said.append("Rows that were inserted while a trigger was missing or off are in the table and not in the outbox.")
     if done.moved_count:
-        order = ", ".join(done.examination.order)
-        said.append(f"{amount(done.moved_count, 'message')} of the backlog moved into the outbox, ordered by {order}.")
+        said.append(_describe_moved(done))
     if done.is_new:
         said.append(f"Writers were kept out for {done.locked_seconds:.2f} s.")
     if sent is not None:
         said.append(
-            f"Of the rows that were set aside {amount(sent.sent_count, 'was', 'were')} sent now, "
-            f"{amount(sent.left_count, 'is', 'are')} left."
+            f"Of the unmapped rows {amount(sent.sent_count, 'was', 'were')} sent now, {amount(sent.left_count, 'is', 'are')} left."
+        )
+    elif done.unmapped_count:
+        said.append(
+            f"{amount(done.unmapped_count, 'row is', 'rows are')} unmapped: no message, and kept apart. "
+            f"Correct the map, then run: relaybox adopt {done.store} {done.table} --send-unmapped."
         )
     said += [f"Note: {one.problem}. {one.next_step}".rstrip() for one in done.examination.obstacles]
     if not done.wanted.is_in_file:
@@ -57,11 +61,29 @@ def describe_adoption(done: Adoption, sent: SentUnmapped | None) -> str:
     return " ".join(said).rstrip()
 
 
+def _describe_moved(done: Adoption) -> str:
+    moved, order = amount(done.moved_count, "message"), ", ".join(done.examination.order)
+    if done.is_new and done.moved_count == done.backlog_count:
+        return f"{moved} of the backlog moved into the outbox, ordered by {order}."
+    return f"{moved} moved into the outbox: what was left of the backlog, and behind it what was inserted meanwhile."
+
+
+class _Section(yaml.SafeDumper):
+    """Writes a text that has quotes of its own in double quotes, as docs/adopt.md does."""
+
+
+def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"' if "'" in text else None)
+
+
+_Section.add_representer(str, _write_text)
+
+
 def write_section(store: str, wanted: WantedAdoption) -> str:
     """What relaybox.yaml says of the table."""
     table = {**write_map(wanted.mapping), "on_unmapped": wanted.on_unmapped}
     name = wanted.table.name.replace('"', "")
-    return yaml.safe_dump({"stores": {store: {"adopt": {name: table}}}}, sort_keys=False, width=200).rstrip()
+    return yaml.dump({"stores": {store: {"adopt": {name: table}}}}, Dumper=_Section, sort_keys=False, width=200).rstrip()
 
 
 def describe_unadopted(done: Unadopted, store: Store) -> str:
@@ -72,7 +94,7 @@ def describe_unadopted(done: Unadopted, store: Store) -> str:
     if done.moved_count:
         said.append(f"{amount(done.moved_count, 'message')} that waited moved into the outbox.")
     if done.dropped_count:
-        said.append(f"{amount(done.dropped_count, 'row')} that were set aside are given up.")
+        said.append(f"{amount(done.dropped_count, 'unmapped row is', 'unmapped rows are')} given up.")
     if (written := find_written(store, done.table.replace('"', ""))) is not None:
         said.append(f"Take stores.{store.name}.adopt.{written.name} out of relaybox.yaml.")
     return " ".join(said)
@@ -84,9 +106,13 @@ def show_plan(store: str, wanted: WantedAdoption, examination: Examination) -> N
     for one in examination.obstacles:
         console.print(f"{'in the way' if one.is_refusal else 'note'}: {one.problem}. {one.next_step}".rstrip())
     for rows in examination.unmapped:
-        console.print(f"in the way: {amount(rows.row_count, 'row')} can't be a message: {rows.problem}. The first:")
+        if wanted.on_unmapped == "fail":
+            told = f"in the way: {amount(rows.row_count, 'row')} can't be a message"
+        else:
+            told = f"note: {amount(rows.row_count, 'row')} can't be a message; --backlog keeps them apart as unmapped"
+        print_text(f"{told}: {rows.problem}. The first:")
         for row in rows.first_rows:
-            console.print(f"  {row}")
+            print_text(f"  {row}")
     print_text(f"\n{write_section(store, wanted)}\n")
     if examination.order:
         console.print(f"A backlog is ordered by {', '.join(examination.order)}.")
@@ -94,7 +120,7 @@ def show_plan(store: str, wanted: WantedAdoption, examination: Examination) -> N
     for message in examination.messages:
         table.add_row(
             *(str(message.message_id or "(new)"), message.topic or "-", message.sender or "-", message.key or "-"),
-            *(str(message.headers or "-"), _show_payload(message)),
+            *(json.dumps(message.headers, ensure_ascii=False) if message.headers else "-", _show_payload(message)),
         )
     if examination.messages:
         console.print(table)

@@ -95,7 +95,7 @@ def _show_adopted(console: Console, status: Status) -> None:
     """Tables of applications whose rows are sent, and what is wrong with them."""
     for table in status.adopted_tables:
         waiting = f", {amount(table.waiting_count, 'message waits', 'messages wait')}" if table.waiting_count else ""
-        aside = f", {amount(table.unmapped_count, 'row is', 'rows are')} set aside" if table.unmapped_count else ""
+        aside = f", {amount(table.unmapped_count, 'row is', 'rows are')} unmapped" if table.unmapped_count else ""
         console.print(f"{table.store}: table {table.table_name} is adopted, {table.state}{waiting}{aside}")
         for problem in table.problems:
             console.print(styled((f"{table.store}: table {table.table_name}: {problem}", "red")))

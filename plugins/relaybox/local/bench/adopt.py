@@ -55,7 +55,7 @@ CONTESTANTS: Mapping[str, tuple[str, str]] = {
     PLAIN: ("table with Debezium's columns", f"insert into bench.plain {_EVENT}"),
     ADOPTED: ("the same, adopted", f"insert into bench.adopted {_EVENT}"),
     "aside": ("the same, on_unmapped: set_aside", f"insert into bench.aside {_EVENT}"),
-    READ: ("adopted, beside a connector that reads", f"insert into bench.read {_EVENT}"),
+    READ: ("adopted, beside a session that reads a slot", f"insert into bench.read {_EVENT}"),
     OUTBOX: ("relaybox.outbox itself", f"insert into relaybox.outbox {_MESSAGE}"),
 }
 """Title, and the statement of one message."""
@@ -206,10 +206,10 @@ def print_report(report: AdoptReport, console: Console) -> None:
     """Prints rates, ratios and CPU times of all contestants, and the backlog."""
     figures = Table(
         "insert into",
-        *(f"rate / plain table,\n{size} a transaction:\nmedian (min to max)" for size in SIZES),
-        *(f"CPU of the\nserver, us\na message,\n{size} a\ntransaction" for size in SIZES),
+        *(f"rate / plain\ntable,\n{size} in one:\nmedian\n(min to max)" for size in SIZES),
+        *(f"CPU of the\nserver, us\na message,\n{size} in one" for size in SIZES),
         title=f"{amount(report.messages, 'message')} by {SESSIONS} sessions, {amount(report.rounds, 'round')}, medians",
-        caption="More of the rate and fewer microseconds (us) are better.",
+        caption="In one: messages in one transaction. More of the rate and fewer microseconds (us) are better.",
     )
     for name, (title, _) in CONTESTANTS.items():
         figures.add_row(
@@ -225,4 +225,4 @@ def print_report(report: AdoptReport, console: Console) -> None:
 
 
 def _spread(ratios: list[float]) -> str:
-    return f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    return f"{median(ratios):.2f}\n({min(ratios):.2f} to {max(ratios):.2f})"

@@ -52,11 +52,12 @@ def _compare_with_file(examined: Examined) -> Iterator[Diagnosis]:
         yield from _compare(examined, written)
     said = {(one.schema, one.table) for one in store.adopt}
     for recorded in list_adopted(session):
-        if split_table(recorded.table_name.replace('"', "")) not in said:
+        name = recorded.present_name
+        if not {split_table(one.replace('"', "")) for one in (name, recorded.table_name)} & said:
             yield warning(
-                f"Table {recorded.table_name} is adopted, and relaybox.yaml has no stores.{store.name}.adopt.{recorded.table_name}.",
-                f"Write it into the file: relaybox adopt {store.name} {recorded.table_name} shows the section. "
-                f"Or end it: relaybox unadopt {store.name} {recorded.table_name}",
+                f"Table {name} is adopted, and relaybox.yaml has no stores.{store.name}.adopt.{name}.",
+                f"Write it into the file: relaybox adopt {store.name} {name} shows the section. "
+                f"Or end it: relaybox unadopt {store.name} {name}",
             )
 
 
