@@ -332,6 +332,27 @@ def test_lanes_keep_the_order_of_each_sender(world: World, here: Endpoint) -> No
     assert all(found == sorted(found) for found in senders.values())
 
 
+def test_a_run_tells_what_waits_when_all_its_workers_have_ended(world: World, here: Endpoint) -> None:
+    """One sender has one lane: three of four workers end while it is read. It is empty in the end, and nothing waits."""
+    deliver(world, 20)
+    webhook(world, here.url, lanes=4)
+    config = ("--config", str(world.path))
+    ended = cli.invoke(*config, "webhook", "run", "billing", "--until-empty", "--json")
+    assert (ended.exit_code, ended.document["delivered_count"], ended.document["unread"]) == (0, 20, [])
+    (listed,) = cli.invoke(*config, "webhook", "list", "--json").document["sinks"]
+    assert listed["waiting_count"] == 0
+
+
+def test_a_run_tells_which_lane_has_more(world: World, here: Endpoint) -> None:
+    """A message that was refused is due later: its lane has more, whichever worker ended last."""
+    deliver(world, 3)
+    webhook(world, here.url, lanes=4, retry_seconds=3600)
+    here.answers.append(answer(422))
+    ended = cli.invoke("--config", str(world.path), "webhook", "run", "billing", "--until-empty")
+    assert ended.exit_code == 3
+    assert "has more (stream positions behind: 3): not due yet" in ended.stderr
+
+
 def test_messages_come_no_faster_than_the_rate(world: World, here: Endpoint) -> None:
     """Of all lanes of a process together."""
     deliver(world, 8, senders=8)

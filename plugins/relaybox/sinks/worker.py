@@ -74,7 +74,6 @@ class SinkWorker(Consumer):
                     continue
                 self._breaker.leave(self)
                 if self._ends_when_empty:
-                    yield from self._tell_unread()
                     return
                 yield from self._patiently(self._rest)
         finally:
@@ -85,6 +84,10 @@ class SinkWorker(Consumer):
         found = drive(self._patiently(self._read_failure))
         if found is not None:
             self._breaker.restore(EndpointFailure(found.reason), found.failure_count, found.rest_seconds)
+
+    def tell_unread(self) -> None:
+        """Notes in `unread` which lanes have more. Only when all workers have ended: before, a lane has more because one of them reads it."""
+        drive(self._tell_unread())
 
     def _fetch(self) -> Steps[list[Message]]:
         reach("sink.begin", None)
