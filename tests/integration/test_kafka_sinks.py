@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +13,7 @@ import pytest
 from relaybox import errors
 from relaybox.failpoints import SINK_FAILPOINTS
 from relaybox.routes import KafkaSink
+from relaybox.sinks.kafka import _Troubles
 from relaybox.sinks.running import SinkRunner
 from relaybox.sinks.secrets import find_in_environment
 from tests.support import cli
@@ -132,7 +134,7 @@ def test_while_brokers_are_down_messages_wait(world: World, brokers: KafkaCluste
     with pytest.raises(errors.EndpointUnavailable):
         deliver_waiting(sink)
     ((endpoint, reason),) = failing(world)
-    assert (endpoint, "_MSG_TIMED_OUT" in reason) == (f"{brokers.servers} {{topic}}", True)
+    assert (endpoint, "_MSG_TIMED_OUT" in reason) == (brokers.servers, True)
     assert (dead_letters(world), done(world)) == ([], 0)
     assert "relaybox kafka retry warehouse" in cli.invoke("--config", str(world.path), "status").stderr
     brokers.start()
@@ -142,14 +144,17 @@ def test_while_brokers_are_down_messages_wait(world: World, brokers: KafkaCluste
     assert failing(world) == []
 
 
-def test_a_run_that_waits_goes_on_when_brokers_are_back(world: World, brokers: KafkaCluster) -> None:
+def test_a_run_that_waits_goes_on_when_brokers_are_back(
+    world: World, brokers: KafkaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And what the library says of each broker is a warning once, however often it tries to connect."""
     deliver(world, 3)
     brokers.stop()
     runner = SinkRunner(kafka(world, brokers.servers, delivery_seconds=1), find_in_environment, until_empty=False)
     thread = threading.Thread(target=runner.run)
     thread.start()
     try:
-        wait_until(lambda: failing(world) != [], "the failure is recorded")
+        wait_until(lambda: caplog.text.count("endpoint_fails ") >= 2, "two attempts have failed")
         brokers.start()
         wait_until(lambda: done(world) == 3, "all are delivered")
     finally:
@@ -157,6 +162,28 @@ def test_a_run_that_waits_goes_on_when_brokers_are_back(world: World, brokers: K
         thread.join(patience(30))
     assert not thread.is_alive()
     assert sorted(set(positions(brokers, 3))) == [1, 2, 3]
+    told = re.findall(r'kafka_client_error .*code=(\S+) error="?(\S+)', caplog.text)
+    assert told
+    assert len(told) == len(set(told)), told
+
+
+def test_what_brokers_have_is_told_again_after_a_message_that_they_confirmed() -> None:
+    troubles = _Troubles()
+    told = [
+        troubles.begins("_TRANSPORT", "a:1/bootstrap: Connection refused (after 0ms)"),
+        troubles.begins("_TRANSPORT", "a:1/bootstrap: Connection refused (after 1ms, 4 suppressed)"),
+        troubles.begins("_TRANSPORT", "b:1/bootstrap: Connection refused (after 0ms)"),
+        troubles.begins("_SSL", "a:1/bootstrap: handshake failed"),
+    ]
+    troubles.end()
+    assert [*told, troubles.begins("_TRANSPORT", "a:1/bootstrap: Connection refused (after 0ms)")] == [True, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("to_topic", "shown"), [("{topic}", ""), ("flights", " (topic flights)"), ("shop.{topic}", " (topics shop.*)")]
+)
+def test_an_endpoint_is_shown_without_a_placeholder(world: World, brokers: KafkaCluster, to_topic: str, shown: str) -> None:
+    assert kafka(world, brokers.servers, to_topic=to_topic).endpoint == f"{brokers.servers}{shown}"
 
 
 def test_a_message_that_the_producer_refuses_is_a_dead_letter(world: World, brokers: KafkaCluster) -> None:

@@ -72,6 +72,19 @@ def test_the_receiver_writes_each_message_once_and_refuses_other_signatures(
             assert _post(url, secret, seconds) == expected
 
 
+def test_the_receiver_takes_the_messages_of_several_lanes(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each lane keeps its connection: a server with one thread would answer the first alone."""
+    monkeypatch.setenv(WHERE, SECRET)
+    deliver(world, 40, senders=10)
+    with receiver(tmp_path) as url:
+        sink = webhook(world, url, lanes=4, read_seconds=5, total_seconds=5, open_after_failures=1)
+        assert deliver_waiting(sink).delivered_count == 40
+    with closing(sqlite3.connect(tmp_path / "received.db")) as database:
+        assert database.execute("select count(*) from received").fetchone() == (40,)
+
+
 def _post(url: str, secret: str, seconds: int) -> int:
     """The answer to a request that was signed so many seconds from now."""
     at = datetime.now(UTC) + timedelta(seconds=seconds)

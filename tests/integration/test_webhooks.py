@@ -249,6 +249,29 @@ def test_an_answer_is_read_no_further_than_its_limit(world: World, here: Endpoin
     assert here.endless_bytes < 50_000_000, "what buffers on the way take, and no more"
 
 
+def test_the_log_counts_failed_attempts_as_the_list_does(
+    world: World, here: Endpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also those of lanes that fail together, which are one failure for the circuit breaker."""
+    deliver(world, 60, senders=10)
+    sink = webhook(world, here.url, lanes=4, read_seconds=60, total_seconds=60)
+    together = threading.Barrier(2, timeout=patience(5))
+
+    def fail_together(handler) -> None:
+        with suppress(threading.BrokenBarrierError):
+            together.wait()
+        answer(503)(handler)
+
+    here.answers.extend([fail_together] * 2)
+    here.always = answer(503)
+    with pytest.raises(errors.EndpointUnavailable):
+        deliver_waiting(sink)
+    logged = [int(count) for count in re.findall(r"endpoint_fails .*failed_attempts=(\d+)", caplog.text)]
+    ((_, listed, _),) = failing(world)
+    assert sorted(logged) == list(range(1, listed + 1))
+    assert listed == len(here.requests)
+
+
 def test_retry_after_is_waited_for(world: World, here: Endpoint) -> None:
     """The next attempt is due when the endpoint says, also for the next process."""
     deliver(world, 1)
@@ -330,6 +353,27 @@ def test_lanes_keep_the_order_of_each_sender(world: World, here: Endpoint) -> No
         senders.setdefault(known["sender"], []).append(known["stream_position"])  # type: ignore[index]
     assert len(senders) == 10
     assert all(found == sorted(found) for found in senders.values())
+
+
+def test_a_run_tells_what_waits_when_all_its_workers_have_ended(world: World, here: Endpoint) -> None:
+    """One sender has one lane: three of four workers end while it is read. It is empty in the end, and nothing waits."""
+    deliver(world, 20)
+    webhook(world, here.url, lanes=4)
+    config = ("--config", str(world.path))
+    ended = cli.invoke(*config, "webhook", "run", "billing", "--until-empty", "--json")
+    assert (ended.exit_code, ended.document["delivered_count"], ended.document["unread"]) == (0, 20, [])
+    (listed,) = cli.invoke(*config, "webhook", "list", "--json").document["sinks"]
+    assert listed["waiting_count"] == 0
+
+
+def test_a_run_tells_which_lane_has_more(world: World, here: Endpoint) -> None:
+    """A message that was refused is due later: its lane has more, whichever worker ended last."""
+    deliver(world, 3)
+    webhook(world, here.url, lanes=4, retry_seconds=3600)
+    here.answers.append(answer(422))
+    ended = cli.invoke("--config", str(world.path), "webhook", "run", "billing", "--until-empty")
+    assert ended.exit_code == 3
+    assert "has more (stream positions behind: 3): not due yet" in ended.stderr
 
 
 def test_messages_come_no_faster_than_the_rate(world: World, here: Endpoint) -> None:
@@ -515,6 +559,8 @@ def test_the_commands_tell_how_an_endpoint_is(world: World, here: Endpoint) -> N
     assert failed.exit_code == 4
     assert failed.document["error"]["kind"] == "EndpointUnavailable"
     (listed,) = cli.invoke(*config, "webhook", "list", "--json").document["sinks"]
+    shown = " ".join(cli.invoke(*config, "webhook").stdout.split())
+    assert f"billing: {listed['failure_count']} failed attempts, the newest: HTTP 503: maintenance." in shown
     assert (listed["waiting_count"], listed["reason"]) == (3, "HTTP 503: maintenance")
     status = cli.invoke(*config, "status")
     told = f"warning: store {STORE}: endpoint {here.url} of subscription {SUBSCRIPTION} takes no message since "
@@ -529,7 +575,7 @@ def test_the_commands_tell_how_an_endpoint_is(world: World, here: Endpoint) -> N
     assert (finding.message_count, finding.severity, finding.runbook) == (3, Severity.STUCK, "failing-endpoint")
     assert "127.0.0.1" not in f"{finding.what} {finding.next_step}", "who sees the page may not know the servers"
     here.always = answer(204)
-    assert "made at once" in cli.invoke(*config, "webhook", "retry", "billing").stdout
+    assert "by its next run at once, or by one that waits within 5 s" in cli.invoke(*config, "webhook", "retry", "billing").stdout
     ended = cli.invoke(*config, "webhook", "run", "billing", "--until-empty")
     assert "billing: 3 messages were delivered" in ended.stdout
     assert cli.invoke(*config, "status", "--json").document["failing_endpoints"] == []

@@ -1,4 +1,4 @@
-"""`relaybox kafka`: send the messages of a stream to a topic of Kafka, and see how it goes."""
+"""`relaybox kafka`: send the messages of a stream to topics of Kafka, and see how it goes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relaybox.cli.usage import CommandList
 commands = CommandList(
     name="kafka",
     cls=ListsByDefault,
-    help="Send the messages of a stream to a topic of Kafka, and list the sinks of Kafka of relaybox.yaml.",
+    help="Send the messages of a stream to topics of Kafka, and list the sinks of Kafka of relaybox.yaml.",
     epilog="Examples: relaybox kafka; relaybox kafka run warehouse; relaybox kafka retry warehouse",
 )
 
@@ -45,8 +45,10 @@ def run(
     """Deliver until Ctrl-C or SIGTERM, at least once. A message is acknowledged when the brokers have confirmed it.
 
     The first run subscribes. Can be killed and repeated at any time, and run twice at once:
-    lanes are shared. While the endpoint fails, messages wait and none is refused. Exit code 3: a
-    lane has more messages that were not due.
+    lanes are shared. While the endpoint fails, messages wait and none is refused.
+
+    Exit codes with --until-empty: 3 a lane has more messages, which were not due, or which another
+    run has; 4 the endpoint fails and its circuit breaker is open.
 
     \b
     Examples:
@@ -61,7 +63,7 @@ def run(
 
 @commands.command()
 def retry(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
-    """End the pause of an endpoint that failed and is repaired: the next attempt is made at once.
+    """End the pause of an endpoint that failed and is repaired: the next run tries at once, a run that waits within 5 s.
 
     \b
     Examples:

@@ -76,7 +76,7 @@ def retry_sink(sink: Sink, *, as_json: bool) -> None:
 
     was_failing = retry(sink)
     text = (
-        f"{sink.name}: the next attempt is made at once, by its next run or by one that waits"
+        f"{sink.name}: the next attempt is made by its next run at once, or by one that waits within 5 s"
         if was_failing
         else f"{sink.name}: its endpoint {sink.endpoint} was not failing. Nothing was changed"
     )

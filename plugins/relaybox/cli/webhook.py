@@ -45,8 +45,10 @@ def run(
     """Deliver until Ctrl-C or SIGTERM, at least once. A message is acknowledged when the endpoint has answered 2xx.
 
     The first run subscribes. Can be killed and repeated at any time, and run twice at once:
-    lanes are shared. While the endpoint fails, messages wait and none is refused. Exit code 3: a
-    lane has more messages that were not due.
+    lanes are shared. While the endpoint fails, messages wait and none is refused.
+
+    Exit codes with --until-empty: 3 a lane has more messages, which were not due, or which another
+    run has; 4 the endpoint fails and its circuit breaker is open.
 
     \b
     Examples:
@@ -61,7 +63,7 @@ def run(
 
 @commands.command()
 def retry(context: typer.Context, name: Name, as_json: AsJson = False) -> None:
-    """End the pause of an endpoint that failed and is repaired: the next attempt is made at once.
+    """End the pause of an endpoint that failed and is repaired: the next run tries at once, a run that waits within 5 s.
 
     \b
     Examples:

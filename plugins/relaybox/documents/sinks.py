@@ -22,7 +22,7 @@ class SinkDocument(Document):
     stream: str
     subscription: str
     endpoint: str
-    """The URL without its query; or brokers and topic."""
+    """The URL without its query; or the brokers, and the topic unless it is that of each message."""
     waiting_count: int | None
     """Stream positions that are not acknowledged, of all topics of the stream."""
     dead_letters: int | None

@@ -172,7 +172,7 @@ added, at the end. Paths begin at the folder of this file. See docs/contracts.md
 | `retry_seconds` | 30 | 0 to 86400: between two attempts at a message that the endpoint refused |
 | `messages_per_second` | null | 0.1 to 100000: of one process, at most; null: no limit |
 | `open_after_failures` | 5 | 1 to 1000: so many failures of the endpoint, one after the other, open the circuit breaker |
-| `max_pause_seconds` | 300 | 1 to 86400: the longest pause before the next attempt at an endpoint that fails |
+| `max_pause_seconds` | 300 | 1 to 86400: the longest pause after a failure of the endpoint, unless it asks for more |
 | `owner` | `relaybox` | the owner of the DAG |
 
 **`kafka.<sink>`**, for a stream whose messages are sent to Kafka. The keys from `store` on are as those of a webhook.

@@ -221,7 +221,7 @@ class Sink:
         retry_seconds: between two attempts at a message that the endpoint refused.
         messages_per_second: at most, of all lanes of a process; None: no limit.
         open_after_failures: failures of the endpoint, one after the other, that open its circuit breaker.
-        max_pause_seconds: the longest pause between two attempts at an endpoint that fails.
+        max_pause_seconds: the longest pause between two attempts at an endpoint that fails, unless it asks for more.
         owner: of the DAG.
         retries: of its task.
     """
@@ -303,7 +303,7 @@ class Webhook(Sink):
 
 @dataclass(frozen=True)
 class KafkaSink(Sink):
-    """Messages are sent to a topic of Kafka, by an idempotent producer.
+    """Messages are sent to topics of Kafka, by an idempotent producer.
 
     Attributes:
         bootstrap_servers: host:port, with commas in between.
@@ -331,7 +331,11 @@ class KafkaSink(Sink):
 
     @property
     def endpoint(self) -> str:
-        return f"{self.bootstrap_servers} {self.to_topic}"
+        """The brokers and the topic; `*` stands for the topic of the message."""
+        if self.to_topic == "{topic}":
+            return self.bootstrap_servers
+        kind = "topics" if "{topic}" in self.to_topic else "topic"
+        return f"{self.bootstrap_servers} ({kind} {self.to_topic.replace('{topic}', '*')})"
 
     @property
     def attempt_seconds(self) -> int:

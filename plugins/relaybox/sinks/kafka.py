@@ -46,6 +46,7 @@ class KafkaSender:
             "delivery.timeout.ms": str(1000 * sink.delivery_seconds),
         }
         self.batch_messages = sink.batch_messages
+        self._troubles = _Troubles()
         self._producer: Producer | None = self._make()
 
     def send(self, messages: Sequence[Message]) -> Outcome:
@@ -61,6 +62,8 @@ class KafkaSender:
         except KafkaException as error:
             reports.fail(error.args[0])
         outcome = reports.outcome()
+        if outcome.delivered_count:
+            self._troubles.end()
         if outcome.failure is not None:
             self.close()
         return outcome
@@ -92,7 +95,12 @@ class KafkaSender:
             ) from error
 
     def _tell(self, error: KafkaError) -> None:
-        """What librdkafka says between messages: that a broker is down, for example. The reports decide."""
+        """What librdkafka says between messages: that a broker is down, for example. It says so with each attempt to connect.
+
+        The reports decide.
+        """
+        if not self._troubles.begins(error.name(), error.str()):
+            return
         warn("kafka_client_error", subscription=self._sink.subscription, code=error.name(), error=error.str())
 
     def _produce(self, producer: Producer, message: Message, on_delivery: Callable[[KafkaError | None, Any], None]) -> bool:
@@ -123,6 +131,25 @@ class KafkaSender:
         ends_at = time.monotonic() + self._sink.delivery_seconds + FLUSH_GRACE_SECONDS
         while reports.open_count and (rest := ends_at - time.monotonic()) > 0:
             producer.poll(min(rest, 0.5))
+
+
+class _Troubles:
+    """What brokers are told to have now: each trouble of a broker is told once, until brokers have confirmed a message."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str]] = set()
+
+    def begins(self, code: str, text: str) -> bool:
+        """Whether it was not told yet. The text begins with the broker; its end counts attempts and milliseconds."""
+        trouble = (code, text.partition(" ")[0])
+        if trouble in self._told:
+            return False
+        self._told.add(trouble)
+        return True
+
+    def end(self) -> None:
+        """Brokers have confirmed a message."""
+        self._told.clear()
 
 
 class _Reports:

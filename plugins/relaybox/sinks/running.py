@@ -33,7 +33,7 @@ class SinkRun:
         delivered_count: messages that the endpoint has confirmed, and that are acknowledged.
         refused_count: refusals of the endpoint, several of one message too.
         dead_letter_count: those of them that made a dead letter.
-        unread: lanes that still had messages when the run ended because it found none.
+        unread: lanes that had more when all workers had ended because they found nothing.
     """
 
     sink: str
@@ -113,7 +113,7 @@ class SinkRunner:
             delivered_count=sum(worker.acknowledged_count for worker in self._workers),
             refused_count=sum(worker.refused_count for worker in self._workers),
             dead_letter_count=sum(worker.dead_letter_count for worker in self._workers),
-            unread=max((worker.unread for worker in self._workers), key=len),
+            unread=self._workers[0].unread,
         )
         emit(
             "sink_ended",
@@ -137,6 +137,9 @@ class SinkRunner:
                 self.stop()
         for one in (*ended, *open_ones):
             one.result()
+        if self._until_empty and not self._is_stopped:
+            with self._workers[0] as first:
+                first.tell_unread()
 
     @contextmanager
     def _stopped_by_signals(self) -> Iterator[None]:

@@ -34,11 +34,12 @@ class SinkSession(ConsumerSession):
         row = yield from self.one(query, {"subscription": self.subscription}, "asking how the endpoint is")
         return EndpointRecord(*row) if row else None
 
-    def record_failure(self, endpoint: str, reason: str, pause_seconds: float) -> Steps[None]:
-        """Records that the endpoint took no message."""
+    def record_failure(self, endpoint: str, reason: str, pause_seconds: float) -> Steps[int]:
+        """Records that the endpoint took no message. Returns how many attempts failed since it took one, those of all lanes."""
         values = {"subscription": self.subscription, "endpoint": endpoint, "reason": reason, "pause_seconds": pause_seconds}
         statement = "select relaybox.record_endpoint_failure({subscription}, {endpoint}, {reason}, {pause_seconds})"
-        yield from self._execute(statement, values, "recording that the endpoint fails")
+        rows = yield from self._execute(statement, values, "recording that the endpoint fails")
+        return int(rows[0][0])
 
     def clear_failure(self) -> Steps[None]:
         """Forgets that it failed."""

@@ -74,7 +74,6 @@ class SinkWorker(Consumer):
                     continue
                 self._breaker.leave(self)
                 if self._ends_when_empty:
-                    yield from self._tell_unread()
                     return
                 yield from self._patiently(self._rest)
         finally:
@@ -85,6 +84,10 @@ class SinkWorker(Consumer):
         found = drive(self._patiently(self._read_failure))
         if found is not None:
             self._breaker.restore(EndpointFailure(found.reason), found.failure_count, found.rest_seconds)
+
+    def tell_unread(self) -> None:
+        """Notes in `unread` which lanes have more. Only when all workers have ended: before, a lane has more because one of them reads it."""
+        drive(self._tell_unread())
 
     def _fetch(self) -> Steps[list[Message]]:
         reach("sink.begin", None)
@@ -152,12 +155,12 @@ class SinkWorker(Consumer):
         reach("sink.failed", None)
         yield from self._release(first)
         pause = self._breaker.failed(failure)
-        yield from self._patiently(lambda: self._record_failure(failure, pause.seconds))
+        failed_attempts = yield from self._patiently(lambda: self._record_failure(failure, pause.seconds))
         warn(
             "endpoint_fails",
             subscription=self.subscription,
             endpoint=self._sink.endpoint,
-            failures=pause.failure_count,
+            failed_attempts=failed_attempts,
             retry_in_seconds=pause.seconds,
             reason=failure.reason,
         )
@@ -177,10 +180,12 @@ class SinkWorker(Consumer):
         yield from self._session.commit()
         return found
 
-    def _record_failure(self, failure: EndpointFailure, pause_seconds: float) -> Steps[None]:
-        yield from self._session.record_failure(self._sink.endpoint, failure.reason, pause_seconds)
+    def _record_failure(self, failure: EndpointFailure, pause_seconds: float) -> Steps[int]:
+        """Returns the count that `list` and `status` show."""
+        failed_attempts = yield from self._session.record_failure(self._sink.endpoint, failure.reason, pause_seconds)
         reach("sink.recorded", None)
         yield from self._session.commit()
+        return failed_attempts
 
     def _clear_failure(self) -> Steps[None]:
         yield from self._session.clear_failure()

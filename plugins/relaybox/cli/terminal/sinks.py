@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from relaybox.amounts import amount
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_time
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def show_sinks(found: Sequence[SinkStatus]) -> None:
     )
     for one in found:
         counts = ("-", "-") if one.waiting_count is None else (show_count(one.waiting_count), show_count(one.dead_letters))
-        state = "not subscribed: its first run does" if one.waiting_count is None else "delivers"
+        state = "not subscribed: its first run does" if one.waiting_count is None else "no failure known"
         if one.failing_since is not None:
             state = f"fails since {show_time(one.failing_since)}"
         table.add_row(one.name, one.store, one.stream, one.endpoint, *counts, state)
@@ -27,6 +28,6 @@ def show_sinks(found: Sequence[SinkStatus]) -> None:
     for one in found:
         if one.failing_since is not None and one.retry_at is not None:
             console.print(
-                f"{one.name}: {one.failure_count} failed attempts; the newest: {one.reason}. The next is due at "
+                f"{one.name}: {amount(one.failure_count, 'failed attempt')}, the newest: {one.reason}. The next is due at "
                 f"{show_time(one.retry_at)}. Repair the endpoint. Then run: relaybox {one.kind} retry {one.name}"
             )
