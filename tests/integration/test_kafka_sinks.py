@@ -176,7 +176,13 @@ def test_what_brokers_have_is_told_again_after_a_message_that_they_confirmed() -
         troubles.begins("_SSL", "a:1/bootstrap: handshake failed"),
     ]
     troubles.end()
-    assert [*told, troubles.begins("_TRANSPORT", "a:1/bootstrap: Connection refused (after 0ms)")] == [True, False, True, True, True]
+    assert [*told, troubles.begins("_TRANSPORT", "a:1/bootstrap: Connection refused (after 0ms)")] == [
+        True,
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(

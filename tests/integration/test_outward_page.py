@@ -72,9 +72,7 @@ def test_the_receiver_writes_each_message_once_and_refuses_other_signatures(
             assert _post(url, secret, seconds) == expected
 
 
-def test_the_receiver_takes_the_messages_of_several_lanes(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_receiver_takes_the_messages_of_several_lanes(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each lane keeps its connection: a server with one thread would answer the first alone."""
     monkeypatch.setenv(WHERE, SECRET)
     deliver(world, 40, senders=10)

@@ -249,9 +249,7 @@ def test_an_answer_is_read_no_further_than_its_limit(world: World, here: Endpoin
     assert here.endless_bytes < 50_000_000, "what buffers on the way take, and no more"
 
 
-def test_the_log_counts_failed_attempts_as_the_list_does(
-    world: World, here: Endpoint, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_log_counts_failed_attempts_as_the_list_does(world: World, here: Endpoint, caplog: pytest.LogCaptureFixture) -> None:
     """Also those of lanes that fail together, which are one failure for the circuit breaker."""
     deliver(world, 60, senders=10)
     sink = webhook(world, here.url, lanes=4, read_seconds=60, total_seconds=60)
