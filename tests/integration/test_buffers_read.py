@@ -53,7 +53,7 @@ def test_a_poll_of_an_idle_hop_does_not_read_what_other_hops_have_moved(beside: 
         send_batches(beside, 30)
         beside.transfer()
     after = pages(beside, "airline", POLL)
-    assert after <= 1.2 * before + 10, f"a poll touched {before} pages, and {after} after 18,000 messages of others"
+    assert after <= 1.2 * before + 30, f"a poll touched {before} pages, and {after} after 18,000 messages of others"
     beside.send("invoice 2", topic="invoices")
     assert beside.value("airline", POLL) is True
     beside.transfer(beside.routes.hop("invoices/1"))

@@ -106,8 +106,8 @@ app = typer.Typer(
         "`relaybox COMMAND --help` shows the options of a command, and examples."
     ),
     epilog=(
-        "Exit codes: 0 success; 1 verify or verify-lake found a defect, doctor an error, schemas a break, adopt --dry-run what is in the way, "
-        "or init --dry-run, reanchor or rebuild work; "
+        "Exit codes: 0 success; 1 verify or verify-lake found a defect, doctor an error, schemas a break, "
+        "adopt --dry-run what is in the way, or init --dry-run, reanchor or rebuild work; "
         "2 wrong usage or configuration, or status found a topic without a hop; "
         "3 verify found messages in flight or set aside and no defect, doctor warnings and no error, "
         "or consume, webhook run or kafka run left messages unread; 4 failed, and a retry may succeed; "

@@ -83,7 +83,10 @@ def read_sinks(store: Store, sinks: Sequence[Sink]) -> list[SinkStatus]:
 
 
 def retry_sink(sink: Sink) -> bool:
-    """Ends the pause of an endpoint that fails: its next run tries at once, one that waits when it looks. Returns whether it was failing. Commits.
+    """Ends the pause of an endpoint that fails: its next run tries at once, one that waits when it looks. Commits.
+
+    Returns:
+        Whether it was failing.
 
     Raises:
         NotSubscribed: the sink never ran.

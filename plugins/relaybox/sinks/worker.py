@@ -86,7 +86,10 @@ class SinkWorker(Consumer):
             self._breaker.restore(EndpointFailure(found.reason), found.failure_count, found.rest_seconds)
 
     def tell_unread(self) -> None:
-        """Notes in `unread` which lanes have more. Only when all workers have ended: before, a lane has more because one of them reads it."""
+        """Notes in `unread` which lanes have more.
+
+        Only when all workers have ended: before, a lane has more because one of them reads it.
+        """
         drive(self._tell_unread())
 
     def _fetch(self) -> Steps[list[Message]]:
