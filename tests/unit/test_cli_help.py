@@ -121,7 +121,8 @@ def test_each_command_but_a_few_writes_json_and_its_document_is_known() -> None:
 def test_help_lists_every_command_and_the_exit_codes() -> None:
     help_ = " ".join(invoke("--help").stdout.split())
     assert all(f" {command[0]} " in help_ for command in COMMANDS)
-    assert "Exit codes: 0 success; 1 verify found a defect, doctor an error, or reanchor or rebuild work; 2 wrong usage" in help_
+    assert "Exit codes: 0 success; 1 verify or verify-lake found a defect, doctor an error, schemas a break, " in help_
+    assert "or init --dry-run, reanchor or rebuild work; 2 wrong usage" in help_
 
 
 def test_the_sections_of_the_help_are_the_modules_of_the_commands() -> None:
