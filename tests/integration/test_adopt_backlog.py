@@ -114,7 +114,7 @@ def test_rows_that_can_not_be_messages_stop_a_backlog_or_are_set_aside(world: Wo
     make_table(world)
     write(world, "1", "2")
     world.query("airline", "update app.outboxevent set aggregatetype = 'A B' where payload = '1'")
-    with pytest.raises(errors.AdoptionRefused, match=r"1 rows can't be messages: topic is null"):
+    with pytest.raises(errors.AdoptionRefused, match=r"1 row can't be a message: topic is null"):
         adopt(world, with_backlog=True)
     assert world.value("airline", "select count(*) from relaybox_internal.adopted_table") == 0
     done = adopt(world, with_backlog=True, on_unmapped="set_aside")
@@ -260,3 +260,21 @@ def test_commands_on_tables_that_are_not_adopted_say_so(world: World) -> None:
     assert not unadopt_table(world.routes.stores["airline"], TABLE).was_adopted
     with pytest.raises(errors.AdoptionRefused, match=r"table app\.outboxevent is not adopted\. Run: relaybox adopt airline"):
         adopting.send_unmapped(world.routes.stores["airline"], TABLE)
+
+
+def test_headers_that_the_outbox_refuses_are_unmapped_and_stop_no_backlog(world: World) -> None:
+    """Numbers that no driver reads, and headers that nest too deep: the check knows each rule of the outbox."""
+    make_table(world, "alter table app.outboxevent add column meta jsonb")
+    nested = '{"a": ' * 70 + "1" + "}" * 70
+    for meta in ('{"x": 1}', '{"x": 1e308}', nested, None):
+        world.query(
+            "airline",
+            "insert into app.outboxevent (aggregatetype, aggregateid, type, payload, meta) values ('Flights', 1, 'Landed', '1', %s)",
+            meta,
+        )
+    mapped = {"headers": {"column": "meta"}}
+    with pytest.raises(errors.AdoptionRefused, match=r"headers have a number of 1e308 or more, or nest more than 64 levels"):
+        adopt(world, mapped=mapped, with_backlog=True)
+    done = adopt(world, mapped=mapped, with_backlog=True, on_unmapped="set_aside")
+    assert (done.moved_count, len(sent(world))) == (2, 2)
+    assert world.value("airline", "select count(*) from relaybox_internal.unmapped_row") == 2

@@ -73,12 +73,22 @@ begin
         ),
         format('coalesce(pg_catalog.octet_length(%s::pg_catalog.text) operator(pg_catalog.<=) 65536, true)', headers)
     ];
+    if mapping ? 'headers' or mapping -> 'header' <> '{}' then
+        -- as accepts_message() refuses them
+        conditions := conditions || format(
+            'not coalesce(pg_catalog.jsonb_path_exists(%1$s, %2$L) or pg_catalog.jsonb_path_exists(%1$s, %3$L), false)',
+            headers, 'strict $.**{64} ? (@.type() == "object" || @.type() == "array")', 'strict $.** ? (@.abs() >= 1e308)'
+        );
+    end if;
     problems := problems || array[
         'topic is null, or not 1 to 48 of a-z 0-9 _ . -',
         'sender is null, or not 1 to 48 of A-Z a-z 0-9 _ . : -',
         'key has more than 200 characters', 'payload is null', 'payload has more than 16 MiB',
         'headers have more than 64 KiB'
     ];
+    if mapping ? 'headers' or mapping -> 'header' <> '{}' then
+        problems := problems || 'headers have a number of 1e308 or more, or nest more than 64 levels'::text;
+    end if;
     return format(
         'select %s as message_id, %s as topic, %s as sender, %s as key, %s as headers, %s as payload, '
         '%s as payload_bytes, %s as is_good, case %s end as problem',

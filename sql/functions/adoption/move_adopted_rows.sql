@@ -6,17 +6,20 @@ returns bigint
 language plpgsql volatile
 as $$
 declare
+    last_number bigint;
     moved bigint;
 begin
     perform from relaybox_internal.adopted_table a where a.adoption_id = adoption_id_ for update;
+    -- a range of the key: a list of keys would be joined by loops where the statistics are of an empty table
+    select max(o.row_number) into last_number from (
+        select w.row_number from relaybox_internal.adopted_row w
+        where w.adoption_id = adoption_id_
+        order by w.row_number
+        limit most
+    ) o;
     with taken as (
         delete from relaybox_internal.adopted_row w
-        where w.adoption_id = adoption_id_ and w.row_number in (
-            select o.row_number from relaybox_internal.adopted_row o
-            where o.adoption_id = adoption_id_
-            order by o.row_number
-            limit most
-        )
+        where w.adoption_id = adoption_id_ and w.row_number <= last_number
         returning w.*
     )
     insert into relaybox.outbox (message_id, topic, sender, key, headers, payload, payload_bytes)
