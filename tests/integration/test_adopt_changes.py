@@ -8,6 +8,7 @@ import psycopg2
 import pytest
 import yaml
 
+from relaybox import errors
 from relaybox.adoption.tables import read_adopted
 from relaybox.stores.schema import initialise_store
 from relaybox.stores.sessions import StoreSession
@@ -209,3 +210,21 @@ def test_logins_that_watch_see_adopted_tables_and_their_defects(world: World, ro
     finally:
         connection.close()
         world.query("airline", "drop role watcher")
+
+
+def test_a_table_that_takes_the_name_of_an_adopted_one_breaks_no_insert(world: World) -> None:
+    """It is refused until the adoption has the other table's new name; then it is adopted by itself."""
+    make_table(world)
+    adopt(world)
+    alter(world, "rename to outboxevent_old")
+    world.query("airline", "create table app.outboxevent (like app.outboxevent_old including all)")
+    with pytest.raises(errors.AdoptionRefused, match=r"named app\.outboxevent_old now, and app\.outboxevent is another table"):
+        adopt(world)
+    world.query("airline", INSERT.replace("outboxevent", "outboxevent_old"), "1", "1")
+    write(world, "2")
+    assert sent(world) == ["1"]
+    assert adopt(world, "app.outboxevent_old").changed == ("name",)
+    assert adopt(world).is_new
+    world.query("airline", INSERT.replace("outboxevent", "outboxevent_old"), "3", "3")
+    write(world, "4")
+    assert sent(world) == ["1", "3", "4"]

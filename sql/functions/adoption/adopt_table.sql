@@ -23,6 +23,21 @@ begin
     limit 1
     for update;
     was_there := found;
+    if was_there and relaybox_internal.adopted_relation(adopted.adoption_id) <> relation then
+        raise exception using errcode = 'RB044',
+            message = format(
+                'the adoption of %s is of a table that is named %s now, and %s is another table: its rows are not sent',
+                adopted.table_name, relaybox_internal.adopted_relation(adopted.adoption_id), table_name_
+            ),
+            hint = format(
+                'Write the new name into relaybox.yaml, run: relaybox adopt %s. Then adopt %s.',
+                (
+                    select relaybox_internal.shell_words(
+                        s.store, relaybox_internal.adopted_relation(adopted.adoption_id)::text
+                    ) from relaybox_internal.store s
+                ), table_name_
+            );
+    end if;
     changed := '{}';
     if not was_there then
         insert into relaybox_internal.adopted_table as a (table_name, mapping, on_unmapped, state, template)
