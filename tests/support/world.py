@@ -152,11 +152,12 @@ class World:
             insert(connection, *payloads, sender=sender, topic=topic)
             connection.commit()
 
-    def send_many(self, count: int, *, sender: str = "UA", prefix: str = "m") -> None:
+    def send_many(self, count: int, *, sender: str = "UA", prefix: str = "m", topic: str = "flights") -> None:
         """One committed transaction with `count` messages prefix1 .. prefix<count>."""
         self.query(
             "airline",
-            "insert into relaybox.outbox (topic, sender, payload) select 'flights', %s, %s || n from generate_series(1, %s) n",
+            "insert into relaybox.outbox (topic, sender, payload) select %s, %s, %s || n from generate_series(1, %s) n",
+            topic,
             sender,
             prefix,
             count,
