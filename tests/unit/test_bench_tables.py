@@ -24,6 +24,7 @@ from relaybox.local.bench import (
     workers,
 )
 from relaybox.local.bench.cpu_times import PARTS
+from relaybox.local.bench.libraries import LIBRARIES
 from relaybox.local.bench.pgbench import SIZES, Sending
 
 WIDTH = 80
@@ -106,7 +107,9 @@ def _latency(console: Console) -> None:
 
 def _waiting(console: Console) -> None:
     figures = waiting.WaitingFigures((0.4, 11.111), 0.1234)
-    waiting.print_report(waiting.WaitingReport(600.5, {}, (1.0, 2.0), dict.fromkeys(waiting.KINDS, figures)), console)
+    waiting.print_report(
+        waiting.WaitingReport(600.5, {}, (1.0, 2.0), dict.fromkeys((*LIBRARIES, waiting.POLLS), figures)), console
+    )
 
 
 def _page(console: Console) -> None:
