@@ -16,6 +16,7 @@ PRINTING = {
     "frames",
     "growth",
     "latency_report",
+    "loops",
     "order",
     "page",
     "produce",

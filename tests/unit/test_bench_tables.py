@@ -14,6 +14,7 @@ from relaybox.local.bench import (
     consume,
     frames,
     latency_report,
+    loops,
     order,
     page,
     produce,
@@ -77,7 +78,13 @@ def _consume(console: Console) -> None:
         for round_ in ROUNDS
         for contestant in singles.CONTESTANTS
     )
-    consume.print_report(consume.ConsumeReport(MESSAGES, len(ROUNDS), {}, readings, singly), console)
+    looped = tuple(
+        loops.Loop(contestant, size, round_, 113.25 + round_, 111.25, MESSAGES)
+        for round_ in ROUNDS
+        for contestant in (loops.PLAIN, *LIBRARIES)
+        for size in loops.PER_TRANSACTION
+    )
+    consume.print_report(consume.ConsumeReport(MESSAGES, len(ROUNDS), {}, readings, singly, looped), console)
 
 
 def _produce(console: Console) -> None:
