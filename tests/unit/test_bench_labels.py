@@ -23,6 +23,7 @@ PRINTING = {
     "report",
     "retention",
     "singles",
+    "sinks",
     "steady_report",
     "waiting",
     "workers",

@@ -21,6 +21,7 @@ from relaybox.local.bench import (
     report,
     retention,
     singles,
+    sinks,
     waiting,
     workers,
 )
@@ -119,6 +120,11 @@ def _waiting(console: Console) -> None:
     )
 
 
+def _sinks(console: Console) -> None:
+    figures = tuple(sinks.SinkFigures(kind, 64, 10_000, 123.4, (0.4, 11.111)) for kind in (sinks.WEBHOOK, sinks.KAFKA))
+    sinks.print_report(sinks.SinksReport({}, (1.0, 2.0), figures), console)
+
+
 def _page(console: Console) -> None:
     def beside(manner: str, looks: int) -> page.Beside:
         return page.Beside(manner, looks, dict.fromkeys(page.ENDPOINTS, (0.1027, 0.1127)), {"200": 1148, "503": 1136})
@@ -145,7 +151,7 @@ def _adopt(console: Console) -> None:
     adopt.print_report(adopt.AdoptReport(MESSAGES, len(ROUNDS), {}, sendings, MESSAGES, 10.25, 110.25), console)
 
 
-REPORTS = (_adopt, _hop, _order, _spark, _consume, _produce, _workers, _latency, _waiting, _page, _retention)
+REPORTS = (_adopt, _hop, _order, _spark, _consume, _produce, _workers, _latency, _waiting, _sinks, _page, _retention)
 
 
 @pytest.mark.parametrize("show", REPORTS, ids=lambda show: show.__name__.strip("_"))

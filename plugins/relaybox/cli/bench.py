@@ -290,6 +290,31 @@ def bench_waiting(
     run_bench_waiting(samples=samples, idle_seconds=idle_seconds, libraries=libraries, json_path=json_path)
 
 
+@commands.command("sinks")
+def bench_sinks(
+    *,
+    messages: Annotated[
+        int, typer.Option("--messages", min=1, help="Messages that wait when a webhook begins; ten times as many for Kafka.")
+    ] = 1_000,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Single messages to a sink that waits.")] = 50,
+    lanes: Annotated[
+        list[int] | None,
+        typer.Option("--lanes", min=1, max=64, help="Lanes of the sinks; may be repeated. Default: 1 and 4.", show_default=False),
+    ] = None,
+    json_path: JsonPath = None,
+) -> None:
+    """Measure how many messages a webhook and a sink of Kafka deliver in a second, and how soon they deliver one.
+
+    \b
+    Examples:
+      relaybox bench sinks --json sinks.json
+      relaybox bench sinks --messages 200 --samples 10 --lanes 8
+    """
+    from relaybox.local.bench.sinks import run_bench_sinks
+
+    run_bench_sinks(messages=messages, samples=samples, lanes=lanes, json_path=json_path)
+
+
 @commands.command("page")
 def bench_page(
     *,
