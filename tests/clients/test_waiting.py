@@ -333,7 +333,8 @@ def test_a_connection_of_asyncpg_s_pool_listens_too(shop: World, rests: Rests) -
             async with asyncio.timeout(patience(30)):
                 while not rests:
                     await asyncio.sleep(0.01)
-                await asyncio.to_thread(deliver, shop, 1)
+                shop.send("one")
+                await asyncio.to_thread(shop.transfer)
                 while not handled:
                     await asyncio.sleep(0.01)
             worker.stop()

@@ -75,11 +75,13 @@ def _sqlalchemy(driver: str) -> Callable[[str], Any]:
 
 
 def _django(service: str) -> Any:
+    import django
     from django.conf import settings
     from django.db import connections
 
     if not settings.configured:
         settings.configure(USE_TZ=True)
+        django.setup()
     at = _parameters(service)
     database = {
         "ENGINE": "django.db.backends.postgresql",
