@@ -11,6 +11,8 @@ from rich.console import Console
 
 from relaybox import errors
 from relaybox.local.bench.consume import CONTESTANTS, run_bench_consume
+from relaybox.local.bench.libraries import LIBRARIES
+from relaybox.local.bench.loops import PLAIN
 
 pytestmark = pytest.mark.thorough
 
@@ -29,6 +31,8 @@ def test_every_contestant_reads_every_message_in_every_round(tmp_path: Path) -> 
         "fetch-100-crowded/fetch-100",
     }
     assert all(contestant.title in printed.getvalue() for contestant in CONTESTANTS.values())
+    looped = {(loop["contestant"], loop["per_transaction"], loop["round"]) for loop in document["loops"]}
+    assert looped == {(name, size, round_) for name in (PLAIN, *LIBRARIES) for size in (100, 1) for round_ in (1, 2)}
     assert "beside 20,032 lanes of others take" in printed.getvalue()
 
 

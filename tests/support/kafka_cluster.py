@@ -1,4 +1,4 @@
-"""The mock cluster of librdkafka: brokers that speak Kafka's protocol over TCP, and fail as a test says. Reached through its C functions.
+"""The mock cluster of librdkafka: brokers that speak Kafka's protocol over TCP, and fail as a test says.
 
 The tested producer is another client of the same library, in its own right: nothing of it is replaced.
 """
@@ -6,50 +6,31 @@ The tested producer is another client of the same library, in its own right: not
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
+from relaybox.local.mock_kafka import mock_brokers
 from tests.support.patience import Deadline, patience
 
 PRODUCE = 0
 """The number of the request with which a client produces."""
 
 MSG_SIZE_TOO_LARGE, TOPIC_AUTHORIZATION_FAILED = 10, 29
-_PRODUCER = 0
 
 
-def _library() -> Any:
-    """The library that the package confluent_kafka brings."""
-    found = importlib.util.find_spec("confluent_kafka")
-    assert found is not None
-    assert found.origin is not None
-    package = Path(found.origin).parent
-    (path,) = [*package.parent.glob("confluent_kafka.libs/librdkafka*.so*"), *package.glob("librdkafka*.so*")]
-    library = ctypes.CDLL(str(path))
-    for function, result, arguments in (
-        ("rd_kafka_new", ctypes.c_void_p, (ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t)),
-        ("rd_kafka_mock_cluster_new", ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int)),
-        ("rd_kafka_mock_cluster_bootstraps", ctypes.c_char_p, (ctypes.c_void_p,)),
-        ("rd_kafka_mock_cluster_destroy", None, (ctypes.c_void_p,)),
-        ("rd_kafka_destroy", None, (ctypes.c_void_p,)),
-        ("rd_kafka_mock_broker_set_down", ctypes.c_int, (ctypes.c_void_p, ctypes.c_int32)),
-        ("rd_kafka_mock_broker_set_up", ctypes.c_int, (ctypes.c_void_p, ctypes.c_int32)),
-        ("rd_kafka_mock_topic_create", ctypes.c_int, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int)),
-        (
-            "rd_kafka_mock_push_request_errors_array",
-            None,
-            (ctypes.c_void_p, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int)),
-        ),
-    ):
-        getattr(library, function).restype = result
-        getattr(library, function).argtypes = arguments
-    return library
+_FAILING = (
+    ("rd_kafka_mock_broker_set_down", ctypes.c_int, (ctypes.c_void_p, ctypes.c_int32)),
+    ("rd_kafka_mock_broker_set_up", ctypes.c_int, (ctypes.c_void_p, ctypes.c_int32)),
+    (
+        "rd_kafka_mock_push_request_errors_array",
+        None,
+        (ctypes.c_void_p, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(ctypes.c_int)),
+    ),
+)
 
 
 @dataclass
@@ -100,11 +81,8 @@ class KafkaCluster:
 @contextmanager
 def kafka_cluster() -> Iterator[KafkaCluster]:
     """Three brokers on free ports, while the block runs."""
-    library = _library()
-    owner = library.rd_kafka_new(_PRODUCER, None, None, 0)
-    cluster = library.rd_kafka_mock_cluster_new(owner, 3)
-    try:
-        yield KafkaCluster(library.rd_kafka_mock_cluster_bootstraps(cluster).decode(), library, cluster)
-    finally:
-        library.rd_kafka_mock_cluster_destroy(cluster)
-        library.rd_kafka_destroy(owner)
+    with mock_brokers(3) as (servers, library, handle):
+        for function, result, arguments in _FAILING:
+            getattr(library, function).restype = result
+            getattr(library, function).argtypes = arguments
+        yield KafkaCluster(servers, library, handle)

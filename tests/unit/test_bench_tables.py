@@ -14,16 +14,19 @@ from relaybox.local.bench import (
     consume,
     frames,
     latency_report,
+    loops,
     order,
     page,
     produce,
     report,
     retention,
     singles,
+    sinks,
     waiting,
     workers,
 )
 from relaybox.local.bench.cpu_times import PARTS
+from relaybox.local.bench.libraries import LIBRARIES
 from relaybox.local.bench.pgbench import SIZES, Sending
 
 WIDTH = 80
@@ -76,7 +79,13 @@ def _consume(console: Console) -> None:
         for round_ in ROUNDS
         for contestant in singles.CONTESTANTS
     )
-    consume.print_report(consume.ConsumeReport(MESSAGES, len(ROUNDS), {}, readings, singly), console)
+    looped = tuple(
+        loops.Loop(contestant, size, round_, 113.25 + round_, 111.25, MESSAGES)
+        for round_ in ROUNDS
+        for contestant in (loops.PLAIN, *LIBRARIES)
+        for size in loops.PER_TRANSACTION
+    )
+    consume.print_report(consume.ConsumeReport(MESSAGES, len(ROUNDS), {}, readings, singly, looped), console)
 
 
 def _produce(console: Console) -> None:
@@ -106,7 +115,14 @@ def _latency(console: Console) -> None:
 
 def _waiting(console: Console) -> None:
     figures = waiting.WaitingFigures((0.4, 11.111), 0.1234)
-    waiting.print_report(waiting.WaitingReport(600.5, {}, (1.0, 2.0), dict.fromkeys(waiting.KINDS, figures)), console)
+    waiting.print_report(
+        waiting.WaitingReport(600.5, {}, (1.0, 2.0), dict.fromkeys((*LIBRARIES, waiting.POLLS), figures)), console
+    )
+
+
+def _sinks(console: Console) -> None:
+    figures = tuple(sinks.SinkFigures(kind, 64, 10_000, 123.4, (0.4, 11.111)) for kind in (sinks.WEBHOOK, sinks.KAFKA))
+    sinks.print_report(sinks.SinksReport({}, (1.0, 2.0), figures), console)
 
 
 def _page(console: Console) -> None:
@@ -135,7 +151,7 @@ def _adopt(console: Console) -> None:
     adopt.print_report(adopt.AdoptReport(MESSAGES, len(ROUNDS), {}, sendings, MESSAGES, 10.25, 110.25), console)
 
 
-REPORTS = (_adopt, _hop, _order, _spark, _consume, _produce, _workers, _latency, _waiting, _page, _retention)
+REPORTS = (_adopt, _hop, _order, _spark, _consume, _produce, _workers, _latency, _waiting, _sinks, _page, _retention)
 
 
 @pytest.mark.parametrize("show", REPORTS, ids=lambda show: show.__name__.strip("_"))

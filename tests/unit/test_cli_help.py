@@ -94,6 +94,7 @@ COMMANDS = [
     ["bench", "retention"],
     ["bench", "steady"],
     ["bench", "waiting"],
+    ["bench", "sinks"],
     ["version"],
 ]
 

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from relaybox import errors
+from relaybox.aio.stopping import StopEvent
 from relaybox.clients.reopening import AsyncReopeningSession
 from relaybox.clients.steps import Steps, StepsEnded, await_call, drive_async
 from relaybox.consumer.core import ConsumerCore, refusal_reason
@@ -37,7 +38,7 @@ class Consumer(ConsumerCore):
         commit_every: messages per transaction. With more than one, a failure takes back the work on those before it too; it comes again.
         lane: consume this lane only; None: any that is free.
         worker: a name that is this worker's alone; by default one is made.
-        poll_seconds: how long to rest when nothing is there.
+        poll_seconds, listen: as of relaybox.consumer.Consumer.
         until_empty: end instead of resting. What other workers have leased is not waited for: `unread` says then what it is.
         retries: how often a broken session is opened anew before the error is raised.
         backoff_seconds: pause before the first of them; each further one is twice as long.
@@ -58,6 +59,7 @@ class Consumer(ConsumerCore):
         lane: int | None = None,
         worker: str | None = None,
         poll_seconds: float = 1.0,
+        listen: bool = True,
         until_empty: bool = False,
         retries: int = 3,
         backoff_seconds: float = 1.0,
@@ -74,13 +76,13 @@ class Consumer(ConsumerCore):
             lane=lane,
             worker=worker,
             poll_seconds=poll_seconds,
-            listen=False,
+            listen=listen,
             until_empty=until_empty,
             retries=retries,
             backoff_seconds=backoff_seconds,
             payload_type=payload_type,
         )
-        self._stop = asyncio.Event()
+        self._stop = StopEvent()
         self._handles_signals = handles_signals
 
     async def _wait(self, seconds: float) -> None:

@@ -266,22 +266,53 @@ def bench_latency(
 @commands.command("waiting")
 def bench_waiting(
     *,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Messages to each consumer.")] = 200,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Messages to each consumer.")] = 100,
     idle_seconds: Annotated[
         float, typer.Option("--idle-seconds", min=1, help="Measure the CPU while nothing comes for this long.")
-    ] = 60.0,
+    ] = 20.0,
+    libraries: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--library", help="A library of Postgres; may be repeated. Default: all that are installed.", show_default=False
+        ),
+    ] = None,
     json_path: JsonPath = None,
 ) -> None:
-    """Measure the time from publication to the handler of a consumer that waits, beside one that polls.
+    """Measure the time from publication to the handler of a consumer that waits, with each library of Postgres, beside one that polls.
 
     \b
     Examples:
       relaybox bench waiting --json waiting.json
-      relaybox bench waiting --samples 20 --idle-seconds 5
+      relaybox bench waiting --samples 20 --idle-seconds 5 --library psycopg --library asyncpg
     """
     from relaybox.local.bench.waiting import run_bench_waiting
 
-    run_bench_waiting(samples=samples, idle_seconds=idle_seconds, json_path=json_path)
+    run_bench_waiting(samples=samples, idle_seconds=idle_seconds, libraries=libraries, json_path=json_path)
+
+
+@commands.command("sinks")
+def bench_sinks(
+    *,
+    messages: Annotated[
+        int, typer.Option("--messages", min=1, help="Messages that wait when a webhook begins; ten times as many for Kafka.")
+    ] = 1_000,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Single messages to a sink that waits.")] = 50,
+    lanes: Annotated[
+        list[int] | None,
+        typer.Option("--lanes", min=1, max=64, help="Lanes of the sinks; may be repeated. Default: 1 and 4.", show_default=False),
+    ] = None,
+    json_path: JsonPath = None,
+) -> None:
+    """Measure how many messages a webhook and a sink of Kafka deliver in a second, and how soon they deliver one.
+
+    \b
+    Examples:
+      relaybox bench sinks --json sinks.json
+      relaybox bench sinks --messages 200 --samples 10 --lanes 8
+    """
+    from relaybox.local.bench.sinks import run_bench_sinks
+
+    run_bench_sinks(messages=messages, samples=samples, lanes=lanes, json_path=json_path)
 
 
 @commands.command("page")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from relaybox.clients.listening import open_async_listener
 from relaybox.clients.raw import is_closed, is_idle
 from relaybox.clients.statements import arguments, render
 
@@ -47,6 +48,14 @@ class AsyncpgSession:
     async def close(self) -> None:
         """Ends the session; what was not committed is rolled back. asyncpg ends it at once if the server does not answer."""
         await self.connection.close(timeout=CLOSE_SECONDS)
+
+    async def open_listener(self, channel: str) -> Any:
+        """Begins to take the notifications of a session that listens."""
+        return await open_async_listener(self.connection, channel)
+
+    def driver_connection(self) -> Any:
+        """The library's own connection."""
+        return self.connection
 
     def is_lost(self) -> bool:
         return is_closed(self.connection)

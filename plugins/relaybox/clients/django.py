@@ -8,6 +8,7 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, transaction
 
 from relaybox import errors
+from relaybox.clients.listening import open_listener
 from relaybox.clients.raw import is_aborted, is_closed, is_idle
 from relaybox.clients.statements import render
 
@@ -66,7 +67,20 @@ class DjangoSession:
         self.rollback()
         self._wrapper.close()
 
-    discard = close
+    def discard(self) -> None:
+        """Ends the session itself: no pool of Django's hands out what a handler changed in it."""
+        self.rollback()
+        if self._wrapper.connection is not None:
+            self._wrapper.connection.close()
+        self._wrapper.close()
+
+    def driver_connection(self) -> Any:
+        """The library's connection below Django's, or None."""
+        return self._wrapper.connection
+
+    def open_listener(self, _channel: str) -> Any:
+        """Begins to take the notifications of a session that listens."""
+        return open_listener(self._wrapper.connection)
 
     def is_lost(self) -> bool:
         return self._wrapper.connection is None or is_closed(self._wrapper.connection)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg.rows import tuple_row
 
+from relaybox.clients.listening import open_async_listener, open_listener
 from relaybox.clients.raw import is_aborted, is_closed, is_idle
 from relaybox.clients.statements import render
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 class _State:
     connection: Any
+
+    def driver_connection(self) -> Any:
+        """The library's own connection."""
+        return self.connection
 
     def is_lost(self) -> bool:
         return is_closed(self.connection)
@@ -48,6 +53,10 @@ class PsycopgSession(_State):
     def close(self) -> None:
         self.connection.close()
 
+    def open_listener(self, _channel: str) -> Any:
+        """Begins to take the notifications of a session that listens."""
+        return open_listener(self.connection)
+
 
 class AsyncPsycopgSession(_State):
     """The same in an event loop."""
@@ -69,3 +78,7 @@ class AsyncPsycopgSession(_State):
 
     async def close(self) -> None:
         await self.connection.close()
+
+    async def open_listener(self, channel: str) -> Any:
+        """Begins to take the notifications of a session that listens."""
+        return await open_async_listener(self.connection, channel)

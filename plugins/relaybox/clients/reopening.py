@@ -20,6 +20,10 @@ class _Reopening:
         """The open connection, or None."""
         return None if self._opened is None else self._opened.connection
 
+    def driver_connection(self) -> Any:
+        """As `connection`: they are the library's own."""
+        return self.connection
+
     def is_lost(self) -> bool:
         return self._opened is None or self._opened.is_lost()
 
@@ -67,6 +71,10 @@ class ReopeningSession(_Reopening):
         if opened is not None:
             opened.close()
 
+    def open_listener(self, channel: str) -> Any:
+        """Begins to take the notifications of the open session, which listens."""
+        return self._opened.open_listener(channel)
+
     discard = close
 
 
@@ -106,6 +114,10 @@ class AsyncReopeningSession(_Reopening):
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.close()
+
+    async def open_listener(self, channel: str) -> Any:
+        """Begins to take the notifications of the open session, which listens."""
+        return await self._opened.open_listener(channel)
 
     discard = close
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import DBAPIError
 
+from relaybox.clients.listening import open_async_listener, open_listener
 from relaybox.clients.raw import is_aborted, is_closed, is_idle
 from relaybox.clients.statements import arguments, render
 
@@ -26,7 +27,7 @@ class _State:
     def _sync(self) -> Connection | None:
         raise NotImplementedError
 
-    def _raw(self) -> Any:
+    def driver_connection(self) -> Any:
         """The connection of the library below, or None where it was given up or closed."""
         connection = self._sync()
         return (
@@ -37,11 +38,11 @@ class _State:
         connection = self._sync()
         if connection is None or connection.invalidated:
             return True
-        raw = self._raw()
+        raw = self.driver_connection()
         return raw is not None and is_closed(raw)
 
     def is_aborted(self) -> bool:
-        raw = self._raw()
+        raw = self.driver_connection()
         return raw is not None and is_aborted(raw)
 
     def note_transaction(self) -> None:
@@ -50,7 +51,7 @@ class _State:
         self._transaction = None if connection is None else connection.get_transaction()
 
     def has_ended(self) -> bool:
-        connection, raw = self._sync(), self._raw()
+        connection, raw = self._sync(), self.driver_connection()
         if connection is None or raw is None or connection.get_transaction() is not self._transaction:
             return True
         return is_idle(raw)
@@ -72,10 +73,9 @@ class SqlalchemySession(_State):
     def _sync(self) -> Connection | None:
         return self._connection
 
-    def find_psycopg2_session(self) -> Any:
-        """The session, if it is one of psycopg2, which can wait for a notification; or None."""
-        raw = self._raw()
-        return raw if hasattr(raw, "poll") and hasattr(raw, "notifies") else None
+    def open_listener(self, _channel: str) -> Any:
+        """Begins to take the notifications of a session that listens."""
+        return open_listener(self.driver_connection())
 
     def run(self, statement: str, values: Mapping[str, object]) -> list[Any]:
         """Runs a statement in the open transaction, or begins one; returns its rows."""
@@ -130,6 +130,10 @@ class AsyncSqlalchemySession(_State):
 
     def _sync(self) -> Connection | None:
         return None if self._connection is None else self._connection.sync_connection
+
+    async def open_listener(self, channel: str) -> Any:
+        """Begins to take the notifications of a session that listens."""
+        return await open_async_listener(self.driver_connection(), channel)
 
     async def run(self, statement: str, values: Mapping[str, object]) -> list[Any]:
         """Runs a statement in the open transaction, or begins one; returns its rows."""

@@ -40,8 +40,8 @@ class Consumer(ConsumerCore):
         lane: consume this lane only; None: any that is free.
         worker: a name that is this worker's alone; by default one is made.
         poll_seconds: how long to rest when nothing is there and the session does not listen.
-        listen: rest until the store notifies the session, and at most ten seconds or `poll_seconds`, if that is more. Sessions of psycopg2
-            listen; those of other libraries, and those behind a pooler, do not.
+        listen: rest until the store notifies the session, and at most ten seconds or `poll_seconds`, if that is more. Sessions behind a
+            pooler do not listen: they rest for `poll_seconds`.
         until_empty: end instead of resting. What other workers have leased is not waited for: `unread` says then what it is.
         retries: how often a broken session is opened anew before the error is raised.
         backoff_seconds: pause before the first of them; each further one is twice as long.

@@ -6,18 +6,17 @@ Each method is steps (relaybox.clients.steps): the I/O is the client session's, 
 from __future__ import annotations
 
 import functools
+import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from relaybox import errors
 from relaybox.clients.answers import StoreAnswer, read_answer
+from relaybox.clients.listening import server_process_told
 from relaybox.clients.steps import Steps
 from relaybox.consumer.messages import Message, UnreadLane, read_message
 from relaybox.stores.sqlstates import store_error
-
-if TYPE_CHECKING:
-    from relaybox.consumer.stopping import StopEvent
 
 LISTENING_SECONDS = 10.0
 """The longest rest of a session that listens: a notification may be lost."""
@@ -53,7 +52,11 @@ left join relaybox.fetch(
 ) on true
 """
 
-_CAN_LISTEN = "select pg_backend_pid(), to_regprocedure('relaybox.listen(text)') is not null"
+_CAN_LISTEN = """
+select
+    pg_backend_pid(), to_regprocedure('relaybox.listen(text)') is not null,
+    cast(extract(epoch from cast(current_setting('idle_session_timeout') as interval)) as double precision)
+"""
 
 _LISTEN = "select relaybox.listen(cast({subscription} as text))"
 
@@ -96,7 +99,9 @@ class ConsumerSession:
         self._mark = ""
         self._maybe_upgraded_while: set[str] = set()
         self._asked: Any = None
-        self._listens = False
+        self._listener: Any = None
+        self._may_listen = False  # the server's session, also where the client was cut off in the middle
+        self._longest_rest = math.inf
 
     @property
     def connection(self) -> Any:
@@ -149,7 +154,7 @@ class ConsumerSession:
     def discard(self) -> Steps[None]:
         """Rolls back and ends the session itself: no pool hands out what a handler changed in it."""
         yield from self.rollback()
-        self._asked, self._listens = None, False
+        self._asked, self._listener, self._may_listen = None, None, False
         yield self._client.discard
 
     def fetch(self, worker: str, max_count: int, lane: int | None) -> Steps[list[Message]]:
@@ -217,33 +222,44 @@ class ConsumerSession:
 
         A session of a pooler does not listen: the pooler would give its notifications to others, or to nobody.
         """
-        find_session = getattr(self._client, "find_psycopg2_session", None)
-        if find_session is None:
+        if self._asked is not None and self._asked is self._client.driver_connection():
             return False
-        if self._asked is not None and self._asked is find_session():
-            return False
+        self._listener, self._may_listen = None, False
         rows = yield from self._execute(_CAN_LISTEN, {}, "asking whether the session can listen")
-        ((server_process, can_listen),) = rows
-        self._asked = session = find_session()
-        self._listens = session is not None and can_listen and session.info.backend_pid == server_process
-        if self._listens:
-            yield from self._execute(_LISTEN, {"subscription": self.subscription}, "listening")
+        ((server_process, can_listen, idle_seconds),) = rows
+        self._asked = self._client.driver_connection()
+        if not can_listen or server_process_told(self._asked) != server_process:
+            yield from self.commit()
+            return False
+        self._may_listen = True
+        [(channel,)] = yield from self._execute(_LISTEN, {"subscription": self.subscription}, "listening")
         yield from self.commit()
-        return self._listens
+        self._listener = yield from self._translated(functools.partial(self._client.open_listener, channel), "listening")
+        self._longest_rest = idle_seconds / 2 if idle_seconds else math.inf
+        return True
 
-    def rest(self, stop: StopEvent, lane: int | None, poll_seconds: float, wait: Callable[[float], object]) -> Steps[None]:
+    def rest(self, stop: Any, lane: int | None, poll_seconds: float, wait: Callable[[float], object]) -> Steps[None]:
         """Waits until something may be there to fetch: for a notification, if the session listens, else for `poll_seconds`.
+
+        A session that the server ends when it idles (idle_session_timeout) rests half as long at most.
+
+        Args:
+            stop: the StopEvent of the worker, which ends the rest.
+            lane: the worker's only one; None: any.
+            poll_seconds: how long it rests without listening.
+            wait: waits for these seconds or until it is stopped.
 
         Raises:
             StoreUnreachable: the server ended the session.
         """
-        if not self._listens:
+        if self._listener is None:
             yield functools.partial(wait, poll_seconds)
             return
         values = {"subscription": self.subscription, "lane": lane, "longest": max(poll_seconds, LISTENING_SECONDS)}
         rows = yield from self._execute(_REST_SECONDS, values, "asking how long to rest")
         yield from self.commit()
-        waiting = functools.partial(stop.wait_for_notification, self._client.find_psycopg2_session(), rows[0][0])
+        seconds = min(rows[0][0], self._longest_rest)
+        waiting = functools.partial(stop.wait_for_notification, self._listener, seconds)
         yield from self._translated(waiting, "waiting for messages")
 
     def _execute(self, statement: str, values: Mapping[str, object], doing: str) -> Steps[list[Any]]:
@@ -298,5 +314,5 @@ class ConsumerSession:
 
     def close(self) -> Steps[None]:
         """Closes the session, if there is one; what was not committed is rolled back."""
-        listens, self._asked, self._listens = self._listens, None, False
+        listens, self._asked, self._listener, self._may_listen = self._may_listen, None, None, False
         yield self._client.discard if listens else self._client.close  # no pool gives a session that listens to others

@@ -7,10 +7,7 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from psycopg2.extensions import connection as Connection
+from typing import Any
 
 
 class StopEvent(threading.Event):
@@ -27,30 +24,23 @@ class StopEvent(threading.Event):
             with suppress(OSError):  # the wait has ended meanwhile
                 waker.send(b"\0")
 
-    def wait_for_notification(self, session: Connection, seconds: float) -> None:
-        """Waits until the session is notified, at most these seconds. What it was notified of is forgotten.
+    def wait_for_notification(self, listener: Any, seconds: float) -> None:
+        """Waits until the session of a listener is notified, at most these seconds. What it was notified of is forgotten.
 
         Args:
-            session: outside a transaction, and listening.
+            listener: of relaybox.clients.listening; its session is outside a transaction.
             seconds: the longest wait.
 
         Raises:
-            psycopg2.Error: the server ended the session.
+            Exception: as the library raises it, where the server ended the session.
         """
         ends_at = time.monotonic() + seconds
         woken, self._waker = socket.socketpair()
         with woken, self._waker, selectors.DefaultSelector() as selector:
-            selector.register(session, selectors.EVENT_READ)
+            selector.register(listener, selectors.EVENT_READ)
             selector.register(woken, selectors.EVENT_READ)
-            # asked before each wait: what libpq has read already makes the socket no longer readable
-            while not (self.is_set() or _take_notifications(session)):
+            # asked before each wait: what the library has read already makes the socket no longer readable
+            while not (self.is_set() or listener.take_notification()):
                 if not selector.select(max(0.0, ends_at - time.monotonic())):
                     break
         self._waker = None
-
-
-def _take_notifications(session: Connection) -> bool:
-    session.poll()
-    is_notified = bool(session.notifies)
-    session.notifies.clear()
-    return is_notified

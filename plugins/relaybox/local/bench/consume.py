@@ -25,6 +25,7 @@ from relaybox.amounts import amount
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.hop import WARM_UP, describe_environment, show_progress
+from relaybox.local.bench.loops import Loop, measure_loops, print_loops, ratios_as_json
 from relaybox.local.bench.report import show_seconds, spread, write_json
 from relaybox.local.bench.singles import FETCH as FETCH_ONE
 from relaybox.local.bench.singles import Single, measure_singles, print_singles
@@ -53,6 +54,9 @@ _PIECE = 10_000
 
 SINGLES = 3_000
 """Messages that each contestant reads one by one."""
+
+LOOPS = 100_000
+"""Messages that the consumer of each library gets."""
 
 OTHER_SUBSCRIPTIONS = 313
 OTHER_LANES = OTHER_SUBSCRIPTIONS * 64
@@ -148,6 +152,8 @@ class ConsumeReport:
     readings: tuple[Reading, ...]
     singles: tuple[Single, ...]
     """One message at a time."""
+    loops: tuple[Loop, ...]
+    """The consumer of each library."""
 
     def seconds(self, contestant: str) -> list[float]:
         return [reading.seconds for reading in sorted(self.readings, key=lambda r: r.round) if reading.contestant == contestant]
@@ -170,6 +176,7 @@ class ConsumeReport:
                 f"{name}/{FETCH_ONE}": spread(single_ratios(list(self.singles), name, FETCH_ONE))
                 for name in sorted({one.contestant for one in self.singles} - {FETCH_ONE})
             },
+            "loop_ratios": {name: spread(ratios) for name, ratios in ratios_as_json(self.loops).items()},
             "seconds": {contestant: spread(self.seconds(contestant)) for contestant in CONTESTANTS},
             "ratios": {f"{name}/{SELECT}": spread(self.ratios(name, SELECT)) for name in CONTESTANTS if name != SELECT}
             | {
@@ -206,6 +213,7 @@ def run_bench_consume(
             describe_environment(stores),
             tuple(_take_turns(stores, log_id, messages, rounds, console)),
             tuple(measure_singles(stores, log_id, min(messages, SINGLES), rounds, console)),
+            tuple(measure_loops(stores, min(messages, LOOPS), rounds, console)),
         )
     print_report(report, console)
     write_json(report.as_json(), json_path)
@@ -307,6 +315,7 @@ def print_report(report: ConsumeReport, console: Console) -> None:
         )
     console.print(table)
     print_singles(list(report.singles), console)
+    print_loops(report.loops, console)
     crowded = median(report.ratios("fetch-100-crowded", "fetch-100"))
     console.print(
         f"Batches of 100 beside {OTHER_LANES:,} lanes of others take {crowded:.2f} times as long as without them (good: at most 1.1)."

@@ -109,13 +109,26 @@ class BenchStores:
         name = f"bench{next(self._route_numbers)}"
         return self.write_routes({name: {"topics": [topic], "order": order}}).hop(f"{name}/1")
 
-    def write_routes(self, routes: Mapping[str, Mapping[str, object]], *, segment_rows: int = SEGMENT_ROWS) -> Routes:
-        """Writes a relaybox.yaml with these routes from the source to the destination, and registers them in both stores."""
+    def write_routes(
+        self,
+        routes: Mapping[str, Mapping[str, object]],
+        *,
+        segment_rows: int = SEGMENT_ROWS,
+        sinks: Mapping[str, object] | None = None,
+    ) -> Routes:
+        """Writes a relaybox.yaml with these routes from the source to the destination, and registers them in both stores.
+
+        Args:
+            routes: by name; what is missing has the values of a benchmark.
+            segment_rows: of the outbox and the logs.
+            sinks: the sections `webhooks` and `kafka`.
+        """
         every = {"path": [SOURCE, DESTINATION], "policy": "received", "limits": dict(self._limits)}
         path = self._directory / "relaybox.yaml"
         document = {
             "stores": {SOURCE: {}, DESTINATION: {}},
             "routes": {name: {**every, **route} for name, route in routes.items()},
+            **(sinks or {}),
         }
         written = path.with_suffix(".new")
         written.write_text(yaml.safe_dump(document))

@@ -26,7 +26,9 @@ class Command(BaseCommand):
         parser.add_argument("--worker", help="a name that is this worker's alone, the same after a restart")
         parser.add_argument("--max-count", type=int, default=100, help="messages fetched at once")
         parser.add_argument("--commit-every", type=int, default=1, help="messages per transaction")
-        parser.add_argument("--poll-seconds", type=float, default=1.0, help="how long to rest when nothing is there")
+        parser.add_argument(
+            "--poll-seconds", type=float, default=1.0, help="how long to rest behind a pooler, where nothing is heard"
+        )
         parser.add_argument("--until-empty", action="store_true", help="end when a fetch gives nothing")
 
     def handle(self, *given: Any, **options: Any) -> None:
