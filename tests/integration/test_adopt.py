@@ -209,7 +209,9 @@ def test_partitions_are_adopted_with_their_table(world: World) -> None:
 def test_a_row_of_a_partition_is_read_column_by_column(world: World, on_unmapped: str) -> None:
     """Whatever its other columns are: an hstore has a JSON that it can't be read from. A payload of JSON null is a payload."""
     make_table(world, "drop table app.outboxevent", "create extension hstore")
-    columns = "id uuid not null default gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload jsonb, more hstore"
+    columns = (
+        "id uuid not null default gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload jsonb, more hstore"
+    )
     world.query("airline", f"create table app.outboxevent ({columns}) partition by list (aggregateid)")
     world.query("airline", f"create table app.east (gone integer, {', '.join(reversed(columns.split(', ')))})")
     world.query("airline", "alter table app.east drop column gone")
@@ -218,7 +220,9 @@ def test_a_row_of_a_partition_is_read_column_by_column(world: World, on_unmapped
     insert = "insert into app.east (aggregatetype, aggregateid, type, payload, more) values (%s, 'east', 'Landed', %s, 'a=>1')"
     world.query("airline", insert, "Flights", "1")
     world.query("airline", insert, "Flights", "null")
-    world.query("airline", "alter table app.outboxevent rename payload to body; alter table app.outboxevent add column later hstore")
+    world.query(
+        "airline", "alter table app.outboxevent rename payload to body; alter table app.outboxevent add column later hstore"
+    )
     world.query("airline", insert.replace("payload", "body"), "Flights", "2")
     assert messages(world, "key", "payload") == [("east", "1"), ("east", "null"), ("east", "2")]
     if on_unmapped == "fail":
@@ -390,7 +394,7 @@ def test_rows_that_can_not_be_messages_are_set_aside_where_asked(world: World) -
     from relaybox.adoption.adopting import send_unmapped
 
     adopt(world, mapped={"topic": {"parts": ["flights"]}}, on_unmapped="set_aside")
-    assert send_unmapped(world.routes.stores["airline"], TABLE) == (1, 2)
+    assert send_unmapped(world.routes.stores["airline"], TABLE)[:2] == (1, 2)
     assert messages(world, "key", "payload") == [("1", "1"), ("2", "2")]
     assert unadopt(world, drop_unmapped=True).dropped_count == 2
 

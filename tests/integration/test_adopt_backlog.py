@@ -278,3 +278,28 @@ def test_headers_that_the_outbox_refuses_are_unmapped_and_stop_no_backlog(world:
     done = adopt(world, mapped=mapped, with_backlog=True, on_unmapped="set_aside")
     assert (done.moved_count, len(sent(world))) == (2, 2)
     assert world.value("airline", "select count(*) from relaybox_internal.unmapped_row") == 2
+
+
+def test_a_row_that_comes_late_from_a_detached_partition_is_told_and_moved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its transaction is not waited for by the switch: it writes into a table that is no partition any more."""
+    make_table(world, "drop table app.outboxevent")
+    world.query(
+        "airline",
+        "create table app.outboxevent (id uuid default gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload jsonb) "
+        "partition by list (aggregateid)",
+    )
+    world.query("airline", "create table app.east partition of app.outboxevent for values in ('east')")
+    world.query("airline", INSERT, "east", "1")
+    with monkeypatch.context() as killed:
+        killed.setattr(adopting, "_move_backlog", lambda *_: 0)
+        adopt(world, with_backlog=True, order_by=["aggregateid"])
+    world.query("airline", "alter table app.outboxevent detach partition app.east")
+    with world.session() as connection, connection.cursor() as cursor:
+        cursor.execute(INSERT.replace("outboxevent", "east"), ("east", "2"))
+        assert adopt(world).moved_count == 1
+        connection.commit()
+    assert world.query("airline", "select kind, stops, problem from relaybox_internal.list_adoption_defects() where stops") == [
+        ("backlog", True, "its backlog is not moved: 1 message waits, with those of later inserts")
+    ]
+    assert adopt(world).moved_count == 1
+    assert sent(world) == ["1", "2"]

@@ -119,7 +119,7 @@ found as (
     cross join lateral (
         select count(*) as waiting from relaybox_internal.adopted_row r where r.adoption_id = a.adoption_id
     ) w
-    where a.state = 'backlog'
+    where a.state = 'backlog' or w.waiting > 0 -- a writer was open in a partition that was detached meanwhile
     union all
     select a.adoption_id, a.table_name, 'unmapped', false, format(
         '%s unmapped, the first at %s: %s', case u.row_count when 1 then '1 row is' else u.row_count || ' rows are' end,
