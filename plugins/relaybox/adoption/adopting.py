@@ -19,7 +19,7 @@ import psycopg2
 
 from relaybox import errors
 from relaybox.adoption.examination import Examination, UnmappedRows, examine_adoption, refuse_obstacles
-from relaybox.adoption.tables import RecordedTable, WantedAdoption, choose_adoption, find_recorded
+from relaybox.adoption.tables import RecordedTable, WantedAdoption, choose_adoption, find_recorded, refuse_other_table
 from relaybox.stores.init_locks import require_owner
 from relaybox.stores.lock_holders import LIKELIEST_FIRST, LOCK_HOLDERS, lock_error
 from relaybox.stores.schema import opened_store
@@ -190,7 +190,8 @@ def _is_moving(session: StoreSession, made: _Made) -> bool:
 
 
 def _move_backlog(session: StoreSession, made: _Made, wanted: WantedAdoption, progress: Progress) -> int:
-    """Moves all that waits, and switches the trigger to the outbox. Returns how many messages it moved."""
+    """Moves all that waits, and switches the trigger to the outbox. Returns how many messages are there: what it refuses is unmapped."""
+    refused_before = _count_refused(session, made)
     moved_count = 0
     while True:
         moved: int = session.call("relaybox_internal.move_adopted_rows", made.adoption_id, MOVED_ROWS)
@@ -203,7 +204,15 @@ def _move_backlog(session: StoreSession, made: _Made, wanted: WantedAdoption, pr
     moved_count += session.call("relaybox_internal.finish_backlog", made.adoption_id) or 0
     session.commit_durably("adopt_switch")
     progress(moved_count, moved_count)
-    return moved_count
+    return moved_count - (_count_refused(session, made) - refused_before)
+
+
+def _count_refused(session: StoreSession, made: _Made) -> int:
+    count: int = session.value(
+        "select count(*) from relaybox_internal.unmapped_row u where u.adoption_id = %s and u.is_message", made.adoption_id
+    )
+    session.rollback()
+    return count
 
 
 def unadopt_table(store: Store, name: str, *, drop_unmapped: bool = False) -> Unadopted:
@@ -215,7 +224,8 @@ def unadopt_table(store: Store, name: str, *, drop_unmapped: bool = False) -> Un
         drop_unmapped: to give up rows that are unmapped.
 
     Raises:
-        AdoptionRefused: rows are unmapped, and they are not to be given up.
+        AdoptionRefused: rows are unmapped, and they are not to be given up; or the adopted table has another name now, and the name
+            another table.
         StoreBusy: others use the table; a retry helps.
     """
     with _owner_session(store, f"ending the adoption of table {name}") as session:
@@ -223,6 +233,7 @@ def unadopt_table(store: Store, name: str, *, drop_unmapped: bool = False) -> Un
         if recorded is None:
             return Unadopted(store.name, name, was_adopted=False)
         oid = session.value("select relaybox_internal.adopted_relation(%s)::oid::bigint", recorded.adoption_id)
+        refuse_other_table(session, name, recorded, oid)
         session.rollback()
         session.reach("unadopt.begin")
         if oid is not None:

@@ -11,7 +11,9 @@ declare
     adopted relaybox_internal.adopted_table;
     mapped text[]; -- columns that a row must have
     lacking text;
-    sending text;
+    target text;
+    sending text; -- of a row of the table
+    sending_again text; -- of a message that the outbox has refused
     one record;
     reason text;
     broken_rule text;
@@ -25,20 +27,24 @@ begin
             then array(select distinct m.column_name from relaybox_internal.mapped_columns(adopted.mapping) m)
         else relaybox_internal.columns_read(adoption_id_)
     end;
-    sending := format(
-        'insert into %s message_id, topic, sender, key, headers, payload, payload_bytes) '
-        'select %s, m.topic, m.sender, m.key, m.headers, m.payload, m.payload_bytes '
-        'from relaybox_internal.message_of_json_%s($1::json) m where m.is_good',
+    target := format(
+        'insert into %s message_id, topic, sender, key, headers, payload, payload_bytes) select %s',
         case adopted.state
             when 'backlog' then 'relaybox_internal.adopted_row (adoption_id, ' else 'relaybox.outbox ('
         end,
         case adopted.state when 'backlog' then adoption_id_ || ', ' else '' end
-        || case when adopted.mapping ? 'message_id' then 'm.message_id' else 'relaybox.new_message_id()' end,
+    );
+    sending := format(
+        '%s%s, m.topic, m.sender, m.key, m.headers, m.payload, m.payload_bytes '
+        'from relaybox_internal.message_of_json_%s($1::json) m where m.is_good',
+        target, case when adopted.mapping ? 'message_id' then 'm.message_id' else 'relaybox.new_message_id()' end,
         adoption_id_
     );
+    sending_again := target || 'm.message_id, m.topic, m.sender, m.key, m.headers, m.payload, m.payload_bytes '
+        'from json_populate_record(null::relaybox_internal.adopted_row, $1::json) m';
     sent_count := 0;
     for one in
-        select u.unmapped_id, u.content from relaybox_internal.unmapped_row u
+        select u.unmapped_id, u.content, u.is_message from relaybox_internal.unmapped_row u
         where u.adoption_id = adoption_id_ order by u.unmapped_id
     loop
         reason := null;
@@ -46,11 +52,11 @@ begin
             select string_agg(quote_ident(c.name), ', ' order by c.name) from unnest(mapped) c (name)
             where c.name not in (select k.name from json_object_keys(one.content::json) k (name))
         );
-        if lacking is not null then
+        if lacking is not null and not one.is_message then
             reason := format('the row was set aside without column %s, which the map names', lacking);
         else
             begin
-                execute sending using one.content;
+                execute case when one.is_message then sending_again else sending end using one.content;
                 get diagnostics moved = row_count;
                 if moved = 0 then
                     execute format('select m.problem from relaybox_internal.message_of_json_%s($1::json) m', adoption_id_)
