@@ -2337,12 +2337,15 @@ CREATE TABLE relaybox_internal.unmapped_row (
     adoption_id integer NOT NULL,
     problem text NOT NULL,
     content text NOT NULL,
-    set_aside_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+    set_aside_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    is_message boolean DEFAULT false NOT NULL
 );
 
 COMMENT ON TABLE relaybox_internal.unmapped_row IS 'Rows of adopted tables that can''t be messages, with on_unmapped: set_aside. `relaybox adopt --send-unmapped` tries them again.';
 
-COMMENT ON COLUMN relaybox_internal.unmapped_row.content IS 'The whole row, as JSON.';
+COMMENT ON COLUMN relaybox_internal.unmapped_row.content IS 'The whole row as JSON; if is_message: the message as JSON.';
+
+COMMENT ON COLUMN relaybox_internal.unmapped_row.is_message IS 'Whether the row was a message already, of a backlog, and the outbox has refused it.';
 
 ALTER TABLE relaybox_internal.unmapped_row ALTER COLUMN unmapped_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.unmapped_row_unmapped_id_seq

@@ -51,12 +51,16 @@ create table relaybox_internal.unmapped_row (
     adoption_id integer not null,
     problem text not null,
     content text not null,
-    set_aside_at timestamptz not null default clock_timestamp()
+    set_aside_at timestamptz not null default clock_timestamp(),
+    is_message boolean not null default false
 );
 comment on table relaybox_internal.unmapped_row is
 'Rows of adopted tables that can''t be messages, with on_unmapped: set_aside. `relaybox adopt '
 '--send-unmapped` tries them again.';
-comment on column relaybox_internal.unmapped_row.content is 'The whole row, as JSON.';
+comment on column relaybox_internal.unmapped_row.content is
+'The whole row as JSON; if is_message: the message as JSON.';
+comment on column relaybox_internal.unmapped_row.is_message is
+'Whether the row was a message already, of a backlog, and the outbox has refused it.';
 
 -- Serves "which rows of this table are set aside".
 create index unmapped_row_adoption on relaybox_internal.unmapped_row (adoption_id);

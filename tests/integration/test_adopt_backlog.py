@@ -278,3 +278,132 @@ def test_headers_that_the_outbox_refuses_are_unmapped_and_stop_no_backlog(world:
     done = adopt(world, mapped=mapped, with_backlog=True, on_unmapped="set_aside")
     assert (done.moved_count, len(sent(world))) == (2, 2)
     assert world.value("airline", "select count(*) from relaybox_internal.unmapped_row") == 2
+
+
+def test_a_row_that_comes_late_from_a_detached_partition_is_told_and_moved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its transaction is not waited for by the switch: it writes into a table that is no partition any more."""
+    make_table(world, "drop table app.outboxevent")
+    world.query(
+        "airline",
+        "create table app.outboxevent (id uuid default gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload jsonb) "
+        "partition by list (aggregateid)",
+    )
+    world.query("airline", "create table app.east partition of app.outboxevent for values in ('east')")
+    world.query("airline", INSERT, "east", "1")
+    with monkeypatch.context() as killed:
+        killed.setattr(adopting, "_move_backlog", lambda *_: 0)
+        adopt(world, with_backlog=True, order_by=["aggregateid"])
+    world.query("airline", "alter table app.outboxevent detach partition app.east")
+    with world.session() as connection, connection.cursor() as cursor:
+        cursor.execute(INSERT.replace("outboxevent", "east"), ("east", "2"))
+        assert adopt(world).moved_count == 1
+        connection.commit()
+    assert world.query("airline", "select kind, stops, problem from relaybox_internal.list_adoption_defects() where stops") == [
+        ("backlog", True, "its backlog is not moved: 1 message waits, with those of later inserts")
+    ]
+    assert adopt(world).moved_count == 1
+    assert sent(world) == ["1", "2"]
+
+
+@pytest.mark.parametrize("ending", [False, True], ids=["adopt", "unadopt"])
+def test_a_message_that_the_outbox_refuses_for_a_reason_of_its_own_stops_no_backlog(
+    world: World, monkeypatch: pytest.MonkeyPatch, ending: bool
+) -> None:
+    """It is unmapped, with the reason, and is sent with the id that it has when the outbox takes it."""
+    make_ordered(world, 30)
+    world.query("airline", "alter table relaybox.outbox add constraint no_odd_seven check (payload not in ('7', '17'))")
+    monkeypatch.setattr(adopting, "MOVED_ROWS", 10)
+    if ending:
+        with monkeypatch.context() as killed:
+            killed.setattr(adopting, "_move_backlog", lambda *_: 0)
+            adopt(world, with_backlog=True)
+        with pytest.raises(errors.AdoptionRefused, match="2 rows are unmapped and never sent"):
+            unadopt(world)
+        assert sent(world) == []
+        assert unadopt(world, drop_unmapped=True).dropped_count == 2
+        assert numbers(sent(world)) == [n for n in range(1, 31) if n not in {7, 17}]
+        return
+    done = adopt(world, with_backlog=True)
+    assert (done.moved_count, done.unmapped_count) == (28, 2)
+    assert world.query("airline", "select problem from relaybox_internal.list_adoption_defects()") != []
+    assert numbers(sent(world)) == [n for n in range(1, 31) if n not in {7, 17}]
+    left = adopting.send_unmapped(world.routes.stores["airline"], TABLE)
+    assert (left.sent_count, left.left_count) == (0, 2)
+    assert "no_odd_seven" in left.left[0].problem
+    world.query("airline", "alter table relaybox.outbox drop constraint no_odd_seven")
+    assert adopting.send_unmapped(world.routes.stores["airline"], TABLE)[:2] == (2, 0)
+    assert numbers(sent(world))[-2:] == [7, 17]
+
+
+def test_the_check_of_adopted_rows_says_what_the_outbox_says(world: World) -> None:
+    """Row by row: what the check calls a message, the outbox takes, and the other way round."""
+    make_table(
+        world,
+        "alter table app.outboxevent add column sent_by text default 'UA', add column meta jsonb, alter column aggregatetype drop not null, "
+        "alter column aggregateid drop not null, alter column type drop not null",
+    )
+    mapped = {
+        "headers": {"column": "meta"},
+        "sender": {"parts": [{"column": "sent_by", "filter": None}]},
+        "topic": {"parts": [{"column": "aggregatetype", "filter": None}]},
+    }
+    adopt(world, mapped=mapped, on_unmapped="set_aside")
+    world.query("airline", "drop trigger relaybox_adopted on app.outboxevent")
+    odd = {
+        "aggregatetype": [None, "", "a b", "A", "a" * 48, "a" * 49, "a.b_c-d", "a\n", "\u00e4"],
+        "sent_by": [None, "", "a b", "A:b.c_d-e", "a" * 48, "a" * 49, "a\n", "\u00e4"],
+        "aggregateid": [None, "", "k" * 200, "k" * 201, "\u00e4" * 200, "\u00e4" * 201],
+        "payload": [None, "null", "1", '""', "{}"],
+        "meta": [
+            *(
+                None,
+                "null",
+                "[]",
+                "1",
+                '"a"',
+                "{}",
+                '{"a": null}',
+                '{"a": 1e307}',
+                '{"a": 1e308}',
+                '{"a": -1e308}',
+                '{"a": [1, 1e400]}',
+            ),
+            *(('{"a": ' * depth + "1" + "}" * depth) for depth in (63, 64, 65, 66)),
+            *('{"a": ' + "[" * depth + "]" * depth + "}" for depth in (62, 63, 64, 65)),
+            *('{"a": "%s"}' % ("x" * length) for length in (65526, 65527, 65528, 65529)),
+            *('{"a": "%s"}' % ("\u00e4" * length) for length in (32760, 32763, 32764, 32765)),
+        ],
+    }
+    usual = {"aggregatetype": "flights", "sent_by": "UA", "aggregateid": "k", "payload": "1", "meta": None}
+    rows = [{**usual, column: value} for column, values in odd.items() for value in values]
+    for row in rows:
+        world.query(
+            "airline",
+            f"insert into app.outboxevent ({', '.join(row)}) values ({', '.join(['%s'] * len(row))})",
+            *row.values(),
+        )
+    world.query(
+        "airline",
+        """
+        create type app.message as (
+            message_id uuid, topic text, sender text, key text, headers jsonb, payload text, payload_bytes bytea
+        );
+        create function app.takes(m app.message) returns boolean language plpgsql as $$
+        begin
+            insert into relaybox.outbox (message_id, topic, sender, key, headers, payload, payload_bytes)
+            values (m.message_id, m.topic, m.sender, m.key, m.headers, m.payload, m.payload_bytes);
+            return true;
+        exception when integrity_constraint_violation then
+            return false;
+        end $$
+        """,
+    )
+    compared = world.query(
+        "airline",
+        "select m.is_good, app.takes(row(m.message_id, m.topic, m.sender, m.key, m.headers, m.payload, m.payload_bytes)::app.message), "
+        "m.problem, left(row_to_json(relaybox_row)::text, 300) from app.outboxevent relaybox_row "
+        "cross join lateral relaybox_internal.message_of_row_1(relaybox_row) m",
+    )
+    assert len(compared) == len(rows)
+    assert [one for one in compared if one[0] != one[1]] == []
+    assert {one[0] for one in compared} == {True, False}

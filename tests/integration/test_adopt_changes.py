@@ -171,6 +171,56 @@ def test_the_file_decides_and_doctor_compares_it_with_the_store(world: World) ->
     assert "the table is not adopted: its rows are not sent" in doctor(world)[0][1]
 
 
+def test_a_name_that_another_table_took_ends_no_adoption_and_is_an_error_of_doctor(world: World) -> None:
+    """Also after the trigger was dropped: the adoption is of the old table, whose rows its functions take."""
+    make_table(world)
+    adopt(world)
+    alter(world, "rename to outboxevent_old")
+    assert problems(world) == [("renamed", False)]
+    world.query("airline", "create table app.outboxevent (like app.outboxevent_old including all)")
+    severity, what, _ = doctor(world)[0]
+    assert severity == "error"
+    assert (
+        "named app.outboxevent_old now; its rows are sent. app.outboxevent is another table now, whose rows are not sent" in what
+    )
+    with pytest.raises(
+        errors.AdoptionRefused, match=r"named app\.outboxevent_old now, and app\.outboxevent is another table"
+    ) as refused:
+        unadopt(world)
+    assert "relaybox unadopt airline app.outboxevent_old" in str(refused.value)
+    world.query("airline", "drop trigger relaybox_adopted on app.outboxevent_old")
+    with pytest.raises(errors.AdoptionRefused, match=r"named app\.outboxevent_old now, and app\.outboxevent is another table"):
+        adopt(world)
+    assert unadopt(world, "app.outboxevent_old").was_adopted
+    assert adopt(world).is_new
+    write(world, "1")
+    assert sent(world) == ["1"]
+
+
+def test_adopted_tables_that_swap_names_are_both_sent_and_can_be_adopted_by_their_new_names(world: World) -> None:
+    """Three in a circle, too."""
+    make_table(world, *(f"create table app.{name} (like app.outboxevent including all)" for name in ("second", "third")))
+    names = ("app.outboxevent", "app.second", "app.third")
+    for name in names:
+        adopt(world, name, mapped={"sender": {"parts": [name.replace(".", "-")]}})
+    alter(world, "rename to spare")
+    for old, new in (("second", "outboxevent"), ("third", "second"), ("spare", "third")):
+        world.query("airline", f"alter table app.{old} rename to {new}")
+    assert {kind for kind, stops in problems(world) if not stops} == {"renamed"}
+    assert len(problems(world)) == 3
+    assert adopt(world, "app.outboxevent").changed == ("name",)
+    assert problems(world) == []
+    for name in names:
+        adopt(world, name)
+        world.query("airline", INSERT.replace("app.outboxevent", name), "k", f'"{name}"')
+    assert world.query("airline", "select payload, sender from relaybox.outbox order by seq") == [
+        ('"app.outboxevent"', "app-second"),
+        ('"app.second"', "app-third"),
+        ('"app.third"', "app-outboxevent"),
+    ]
+    assert {unadopt(world, name).was_adopted for name in names} == {True}
+
+
 def test_an_init_makes_functions_of_an_older_version_anew(world: World) -> None:
     """And leaves adoptions alone otherwise: the schema of the database is the same after it."""
     make_table(world)

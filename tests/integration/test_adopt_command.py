@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from tests.support.adoption import make_table, sent, write
+from tests.support.adoption import make_table, messages, sent, write
 from tests.support.cli import invoke
 from tests.support.database_dump import dump
 from tests.support.world import World
@@ -66,11 +66,44 @@ def test_rows_that_are_set_aside_are_sent_or_given_up_by_command(world: World) -
     assert invoke("adopt", *TABLE, "--on-unmapped", "set_aside").exit_code == 0
     world.query("airline", "insert into app.outboxevent (aggregatetype, aggregateid, type) values ('flights', 'k', 'x')")
     left = invoke("adopt", *TABLE, "--send-unmapped")
-    assert "Of the unmapped rows 0 were sent now, 1 is left." in left.stdout
+    assert "Of the unmapped rows 0 were sent now, 1 is left. 1 row: payload is null, such as {" in left.stdout
+    assert left.exit_code == 1
     assert "table app.outboxevent is adopted, sending, 1 row is unmapped" in " ".join(invoke("status").stdout.split())
     refused = invoke("unadopt", *TABLE, "--json")
     assert (refused.exit_code, refused.document["error"]["kind"]) == (5, "AdoptionRefused")
     assert invoke("unadopt", *TABLE, "--drop-unmapped", "--json").document["dropped_count"] == 1
+
+
+def test_an_unmapped_row_that_can_not_be_sent_keeps_no_other_one(world: World) -> None:
+    """Each is tried by itself, and of each only the columns that the map names are read. What is left is told with the reason."""
+    make_table(
+        world,
+        "create extension hstore",
+        "alter table app.outboxevent add column more hstore, add column meta jsonb, add column n text",
+    )
+    assert invoke("adopt", *TABLE, "--on-unmapped", "set_aside").exit_code == 0
+    insert = "insert into app.outboxevent (aggregatetype, aggregateid, type, payload, more, meta, n) values ('not one', %s, 'x', '1', 'a=>1', %s, 'x')"
+    for number, meta in enumerate(["{}", '{"x": 1e308}', "[1]", '{"good": 1}']):
+        world.query("airline", insert, number, meta)
+    world.query(
+        "airline", "alter table app.outboxevent add column later text, alter column n type integer using 1, drop column more"
+    )
+    mapped = ("--map", "topic='flights'", "--map", "headers=meta")
+    done = invoke("adopt", *TABLE, *mapped, "--send-unmapped", "--json")
+    assert done.exit_code == 1
+    assert (done.document["sent_unmapped_count"], done.document["unmapped_count"]) == (2, 2)
+    assert [(one["problem"], one["row_count"]) for one in done.document["left_unmapped"]] == [
+        ("headers have a number of 1e308 or more, or nest more than 64 levels", 1),
+        ("meta is no JSON object", 1),
+    ]
+    assert messages(world, "key", "headers") == [("0", {}), ("3", {"good": 1})]
+    lacking = invoke("adopt", *TABLE, *mapped, "--map", "key=later", "--send-unmapped")
+    assert "2 rows: the row was set aside without column later, which the map names, such as {" in lacking.stdout
+    world.query(
+        "airline", """update relaybox_internal.unmapped_row set content = content::jsonb || '{"meta": {}, "later": "k"}'"""
+    )
+    assert invoke("adopt", *TABLE, *mapped, "--map", "key=later", "--send-unmapped").exit_code == 0
+    assert [key for (key,) in messages(world, "key")] == ["0", "3", "k", "k"]
 
 
 def test_on_unmapped_stays_as_it_is_adopted_until_the_command_says_it(world: World) -> None:

@@ -255,3 +255,24 @@ def test_the_topics_that_a_hop_had_are_found_without_reading_its_ledger(old_ledg
     assert old_ledger.value("airline", "select relaybox_internal.hop_topics('flights/1')") == ["bookings", "flights"]
     buffers = plan_buffers(old_ledger, "select relaybox_internal.hop_topics('flights/1')")
     assert buffers < 200, f"hop_topics touched {buffers} pages"
+
+
+def test_a_batch_of_a_backlog_is_one_range_of_its_key(world: World) -> None:
+    """Of 200,000 messages of two adoptions, whatever the statistics say. Neither a sort nor a scan of all."""
+    row = "select {}, relaybox.new_message_id(), 'flights', 'UA', '1' from generate_series(1, 100000)"
+    for adoption in (1, 2):
+        world.query(
+            "airline",
+            "insert into relaybox_internal.adopted_row (adoption_id, message_id, topic, sender, payload) " + row.format(adoption),
+        )
+    last = "select w.row_number from relaybox_internal.adopted_row w where w.adoption_id = 2 order by w.row_number limit 10000"
+    taken = "delete from relaybox_internal.adopted_row w where w.adoption_id = 2 and w.row_number <= 110000 returning w.*"
+    moved = f"with taken as ({taken}) select t.message_id from taken t order by t.row_number"
+    for is_analyzed in (False, True):
+        if is_analyzed:
+            world.query("airline", "analyze relaybox_internal.adopted_row")
+        for query in (last, moved):
+            nodes = plan_nodes(world, "airline", query, seqscan=True)
+            read = [node for node in nodes if node.get("Relation Name") == "adopted_row" and "Scan" in node["Node Type"]]
+            assert {node["Node Type"] for node in read} <= {"Index Scan", "Index Only Scan", "Bitmap Heap Scan"}, nodes
+            assert not any(node["Node Type"] == "Sort" for node in nodes if query == last)

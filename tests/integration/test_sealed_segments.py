@@ -12,6 +12,7 @@ from relaybox import errors
 from relaybox.hops.idle_hops import pass_idle_hops
 from relaybox.hops.sealing import NOTHING_NOTED, WritersNoted, seal_segments
 from relaybox.retention.segments import retain_store
+from tests.support.cli import invoke
 from tests.support.world import World, insert, routes_file
 
 SEALED = "select coalesce(array_agg(first_seq || '-' || last_seq order by last_seq), '{}') from relaybox_internal.sealed_segment"
@@ -100,6 +101,29 @@ def test_the_sequence_set_back_into_a_sealed_segment_refuses_producers_until_ini
     small.transfer()
     assert small.payloads()[-1] == "again"
     assert len(small.payloads()) == 25
+
+
+def test_the_sequence_set_back_into_sealed_segments_without_later_rows_is_a_defect_that_init_mends(small: World) -> None:
+    """The transactions whose seqs came last were rolled back, so no row is above the sequence, and its segment is sealed."""
+    small.send_many(12)
+    with small.session() as gap:
+        for number in range(19):
+            insert(gap, f"rolled back {number}")
+    seal(small)
+    assert sealed(small) == ["0-9", "10-19", "20-29"]
+    small.query("airline", "select setval('relaybox.outbox_seq', 13)")
+    told = "sequence relaybox.outbox_seq was set back: it is at 13, segments through 29 are sealed and refuse each insert"
+    defects = "select defect from relaybox_internal.list_sequence_defects()"
+    assert small.query("airline", defects) == [(told,)]
+    assert told in " ".join(invoke("doctor", "airline").stdout.split())
+    with pytest.raises(psycopg2.Error, match=r"sequence relaybox\.outbox_seq is at 14"):
+        small.send("late")
+    small.initialise()
+    assert small.query("airline", defects) == []
+    small.send("again")
+    assert small.value("airline", "select max(seq) from relaybox.outbox") == 30
+    small.transfer()
+    assert len(small.payloads()) == 13
 
 
 def test_no_producer_is_refused_that_took_its_seq_before(small: World) -> None:

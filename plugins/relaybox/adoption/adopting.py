@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg2
 
 from relaybox import errors
-from relaybox.adoption.examination import Examination, examine_adoption, refuse_obstacles
-from relaybox.adoption.tables import RecordedTable, WantedAdoption, choose_adoption, find_recorded
+from relaybox.adoption.examination import Examination, UnmappedRows, examine_adoption, refuse_obstacles
+from relaybox.adoption.tables import RecordedTable, WantedAdoption, choose_adoption, find_recorded, refuse_other_table
 from relaybox.stores.init_locks import require_owner
 from relaybox.stores.lock_holders import LIKELIEST_FIRST, LOCK_HOLDERS, lock_error
 from relaybox.stores.schema import opened_store
@@ -88,10 +88,11 @@ class Unadopted:
 
 
 class SentUnmapped(NamedTuple):
-    """Rows that were unmapped: how many were sent now, and how many are left."""
+    """Rows that were unmapped: how many were sent now, how many are left, and why."""
 
     sent_count: int
     left_count: int
+    left: tuple[UnmappedRows, ...] = ()
 
 
 Progress = Callable[[int, int], None]
@@ -182,13 +183,15 @@ def _make_adoption(
 
 
 def _is_moving(session: StoreSession, made: _Made) -> bool:
+    """Whether a backlog has not ended, or a row of it came late: its writer was open in a partition that was detached."""
     state = session.value("select a.state from relaybox_internal.adopted_table a where a.adoption_id = %s", made.adoption_id)
     session.rollback()
-    return bool(state == "backlog")
+    return bool(state == "backlog") or made.waiting_count > 0
 
 
 def _move_backlog(session: StoreSession, made: _Made, wanted: WantedAdoption, progress: Progress) -> int:
-    """Moves all that waits, and switches the trigger to the outbox. Returns how many messages it moved."""
+    """Moves all that waits, and switches the trigger to the outbox. Returns how many messages are there: what it refuses is unmapped."""
+    refused_before = _count_refused(session, made)
     moved_count = 0
     while True:
         moved: int = session.call("relaybox_internal.move_adopted_rows", made.adoption_id, MOVED_ROWS)
@@ -201,7 +204,15 @@ def _move_backlog(session: StoreSession, made: _Made, wanted: WantedAdoption, pr
     moved_count += session.call("relaybox_internal.finish_backlog", made.adoption_id) or 0
     session.commit_durably("adopt_switch")
     progress(moved_count, moved_count)
-    return moved_count
+    return moved_count - (_count_refused(session, made) - refused_before)
+
+
+def _count_refused(session: StoreSession, made: _Made) -> int:
+    count: int = session.value(
+        "select count(*) from relaybox_internal.unmapped_row u where u.adoption_id = %s and u.is_message", made.adoption_id
+    )
+    session.rollback()
+    return count
 
 
 def unadopt_table(store: Store, name: str, *, drop_unmapped: bool = False) -> Unadopted:
@@ -213,7 +224,8 @@ def unadopt_table(store: Store, name: str, *, drop_unmapped: bool = False) -> Un
         drop_unmapped: to give up rows that are unmapped.
 
     Raises:
-        AdoptionRefused: rows are unmapped, and they are not to be given up.
+        AdoptionRefused: rows are unmapped, and they are not to be given up; or the adopted table has another name now, and the name
+            another table.
         StoreBusy: others use the table; a retry helps.
     """
     with _owner_session(store, f"ending the adoption of table {name}") as session:
@@ -221,6 +233,7 @@ def unadopt_table(store: Store, name: str, *, drop_unmapped: bool = False) -> Un
         if recorded is None:
             return Unadopted(store.name, name, was_adopted=False)
         oid = session.value("select relaybox_internal.adopted_relation(%s)::oid::bigint", recorded.adoption_id)
+        refuse_other_table(session, name, recorded, oid)
         session.rollback()
         session.reach("unadopt.begin")
         if oid is not None:
@@ -245,7 +258,7 @@ class _Unadopted(NamedTuple):
 
 
 def send_unmapped(store: Store, name: str) -> SentUnmapped:
-    """Tries unmapped rows again, with the map that is on record. Commits.
+    """Tries unmapped rows again, one by one, with the map that is on record. One that is no message stays, with the reason. Commits.
 
     Raises:
         AdoptionRefused: the table is not adopted.
@@ -253,8 +266,20 @@ def send_unmapped(store: Store, name: str) -> SentUnmapped:
     with _owner_session(store, f"sending unmapped rows of table {name}") as session:
         recorded = require_recorded(session, name)
         sent = session.row(SentUnmapped, "select * from relaybox_internal.send_unmapped(%s)", recorded.adoption_id)
+        left = session.rows(UnmappedRows, _LEFT, recorded.adoption_id)
         session.commit_durably("send_unmapped")
-        return sent
+        return sent._replace(left=tuple(left))
+
+
+_LEFT = """
+select u.problem, count(*) as row_count,
+    (array_agg(case when length(u.content) > 200 then left(u.content, 200) || ' ...' else u.content end order by u.unmapped_id))[1:3]
+        as first_rows
+from relaybox_internal.unmapped_row u
+where u.adoption_id = %s
+group by u.problem
+order by count(*) desc, u.problem
+"""
 
 
 def require_recorded(session: StoreSession, name: str) -> RecordedTable:

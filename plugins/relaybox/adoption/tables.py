@@ -132,6 +132,27 @@ def find_recorded(session: StoreSession, name: str) -> RecordedTable | None:
     )
 
 
+def refuse_other_table(session: StoreSession, name: str, recorded: RecordedTable, oid: int | None) -> None:
+    """Refuses to end an adoption by a name that another table has now.
+
+    Args:
+        session: of the store, in its transaction.
+        name: as the command has it.
+        recorded: the adoption that was found by it.
+        oid: of the table that is adopted; None: it is gone.
+
+    Raises:
+        AdoptionRefused: with both tables.
+    """
+    named = session.row_if_any(Table, _TABLE, *split_table(name))
+    if named is not None and named.oid != oid:
+        raise errors.AdoptionRefused(
+            f"store {session.store}: the adoption of {recorded.table_name} is of a table that is named {recorded.present_name} now, and "
+            f"{named.name} is another table, which is not adopted; nothing was changed.",
+            next_step=f"To end the adoption: relaybox unadopt {session.store} {recorded.present_name}",
+        )
+
+
 def choose_adoption(
     session: StoreSession, store: Store, name: str, *, mapped: Mapping[str, Any] | None, on_unmapped: str | None
 ) -> WantedAdoption:

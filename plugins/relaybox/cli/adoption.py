@@ -107,6 +107,8 @@ def adopt(
     sent = send(chosen, table) if send_unmapped else SentUnmapped(0, 0)
     text = describe_adoption(done, sent if send_unmapped else None)
     answer(text, AdoptionDocument.of(done, sent), as_json=as_json)
+    if sent.left_count:
+        raise typer.Exit(ExitCode.DEFECT_FOUND)
 
 
 def _read_options(maps: list[str], on_unmapped: str | None) -> tuple[Mapping[str, Any] | None, str | None]:

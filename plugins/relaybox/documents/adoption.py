@@ -112,6 +112,8 @@ class AdoptionDocument(Document):
     locked_seconds: float
     """For how long writers were kept out."""
     sent_unmapped_count: int
+    left_unmapped: list[UnmappedRowsDocument]
+    """With --send-unmapped: the rows that are left, with the reason. The exit code is 1 if there are any."""
     notes: list[str]
 
     @classmethod
@@ -129,6 +131,7 @@ class AdoptionDocument(Document):
             unmapped_count=done.unmapped_count - sent.sent_count,
             locked_seconds=done.locked_seconds,
             sent_unmapped_count=sent.sent_count,
+            left_unmapped=[UnmappedRowsDocument.model_validate(one) for one in sent.left],
             notes=[one.problem for one in done.examination.obstacles],
         )
 

@@ -16,6 +16,7 @@ declare
     was_there boolean;
     placed text[];
     first_of_refused record;
+    others integer[]; -- adoptions on record under names that other tables have now
 begin
     select a.* into adopted from relaybox_internal.adopted_table a
     where a.table_name = table_name_ or relaybox_internal.adopted_relation(a.adoption_id) = relation
@@ -30,7 +31,7 @@ begin
                 adopted.table_name, relaybox_internal.adopted_relation(adopted.adoption_id), table_name_
             ),
             hint = format(
-                'Write the new name into relaybox.yaml, run: relaybox adopt %s. Then adopt %s.',
+                'Write the new name into relaybox.yaml, run: relaybox adopt %1$s. Or end it: relaybox unadopt %1$s. Then adopt %2$s.',
                 (
                     select relaybox_internal.shell_words(
                         s.store, relaybox_internal.adopted_relation(adopted.adoption_id)::text
@@ -41,7 +42,7 @@ begin
     changed := '{}';
     if not was_there then
         insert into relaybox_internal.adopted_table as a (table_name, mapping, on_unmapped, state, template)
-        values (table_name_, mapping_, on_unmapped_, case when with_backlog then 'backlog' else 'sending' end, 1)
+        values (table_name_, mapping_, on_unmapped_, case when with_backlog then 'backlog' else 'sending' end, 2)
         returning a.* into adopted;
     elsif with_backlog and adopted.backlog_count is null then
         raise exception using errcode = 'RB044',
@@ -58,9 +59,41 @@ begin
         changed := case when adopted.table_name <> table_name_ then array['name'] else '{}' end
             || case when adopted.mapping <> mapping_ then array['map'] else '{}' end
             || case when adopted.on_unmapped <> on_unmapped_ then array['on_unmapped'] else '{}' end;
+        -- tables that have swapped names: each of them gets the name that it has now
+        with recursive renamed (adoption_id, now_named) as (
+            select a.adoption_id, n.now_named
+            from relaybox_internal.adopted_table a
+            cross join lateral (
+                select format('%I.%I', s.nspname, c.relname) as now_named
+                from pg_class c join pg_namespace s on s.oid = c.relnamespace
+                where c.oid = relaybox_internal.adopted_relation(a.adoption_id)
+            ) n
+            where a.table_name = table_name_ and a.adoption_id <> adopted.adoption_id
+            union
+            select a.adoption_id, n.now_named
+            from renamed r
+            join relaybox_internal.adopted_table a on a.table_name = r.now_named and a.adoption_id <> adopted.adoption_id
+            cross join lateral (
+                select format('%I.%I', s.nspname, c.relname) as now_named
+                from pg_class c join pg_namespace s on s.oid = c.relnamespace
+                where c.oid = relaybox_internal.adopted_relation(a.adoption_id)
+            ) n
+        )
+
+        select array_agg(r.adoption_id) into others from renamed r;
+        update relaybox_internal.adopted_table a
+        set table_name = format('(adoption %s)', a.adoption_id)
+        where a.adoption_id = any(others);
         update relaybox_internal.adopted_table a
         set table_name = table_name_, mapping = mapping_, on_unmapped = on_unmapped_
         where a.adoption_id = adopted.adoption_id;
+        update relaybox_internal.adopted_table a
+        set table_name = (
+            select format('%I.%I', s.nspname, c.relname)
+            from pg_class c join pg_namespace s on s.oid = c.relnamespace
+            where c.oid = relaybox_internal.adopted_relation(a.adoption_id)
+        )
+        where a.adoption_id = any(others);
     end if;
     perform relaybox_internal.make_adoption_functions(adopted.adoption_id, relation);
     placed := relaybox_internal.place_adoption_triggers(adopted.adoption_id, relation);

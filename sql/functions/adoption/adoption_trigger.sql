@@ -1,31 +1,36 @@
 -- Returns what follows the name of a trigger function in `create function`: it sends the rows that a
--- statement has inserted, or lets them wait behind a backlog. `message`: the call that makes the
--- message of a row `relaybox_row`. `hides_rows`: no JSON is made of a row (runs_foreign_code).
+-- statement has inserted, or lets them wait behind a backlog. `hides_rows`: no JSON is made of a row
+-- (runs_foreign_code). `of_parts`: for the partitions of the table. Their columns may stand in another
+-- order, so the row of the table is made of them by name (part_row), when the trigger runs.
 create or replace function relaybox_internal.adoption_trigger(
-    adopted relaybox_internal.adopted_table, message text, hides_rows boolean
+    adopted relaybox_internal.adopted_table, of_parts boolean, hides_rows boolean
 )
 returns text
 language plpgsql immutable
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-    source constant text := format('new_rows relaybox_row cross join lateral relaybox_internal.%s m', message);
+    source constant text := format(
+        'new_rows relaybox_row cross join lateral relaybox_internal.message_of_row_%s(%s) m', adopted.adoption_id,
+        case when of_parts then '{row}' else 'relaybox_row' end
+    );
     is_aside constant boolean := adopted.on_unmapped = 'set_aside';
-    body text := '';
+    statements text[] := '{}';
+    body text;
 begin
     -- a sender that the row names: bound roles are asked for, as at the outbox
     if
         adopted.mapping -> 'sender' ? 'column'
         or jsonb_path_exists(adopted.mapping, '$.sender.parts[*].column')
     then
-        body := format(
-            E'    perform relaybox_internal.require_sender_role(s.sender)\n'
-            '    from (select distinct m.sender from %s where m.is_good) s;\n', source
+        statements := statements || format(
+            E'perform relaybox_internal.require_sender_role(s.sender)\n'
+            '    from (select distinct m.sender from %s where m.is_good) s', source
         );
     end if;
-    body := body || format(
-        E'    insert into %s\n    select %s, m.topic, m.sender, m.key, m.headers, m.payload, m.payload_bytes\n'
-        '    from %s\n    where %s;\n',
+    statements := statements || format(
+        E'insert into %s\n    select %s, m.topic, m.sender, m.key, m.headers, m.payload, m.payload_bytes\n'
+        '    from %s\n    where %s',
         case adopted.state
             when 'backlog' then 'relaybox_internal.adopted_row '
                 '(adoption_id, message_id, topic, sender, key, headers, payload, payload_bytes)'
@@ -37,25 +42,54 @@ begin
         case
             when is_aside then 'm.is_good'
             else format(
-                'case when m.is_good then true else relaybox_internal.refuse_row(%s, %s) end',
+                'case when m.is_good then true else relaybox_internal.refuse_row(%s, %s, %s) end',
                 adopted.adoption_id,
-                case when hides_rows then 'null, m.problem' else 'row_to_json(relaybox_row)::text' end
+                case when hides_rows then 'null' else 'row_to_json(relaybox_row)::text' end,
+                -- else refuse_row() asks for it: a good row does not pay for the text
+                case when hides_rows or of_parts or adopted.mapping -> 'payload' ? 'row' then 'm.problem' else 'null' end
             )
         end
     );
     if is_aside then
-        body := body || format(
-            E'    get diagnostics sent = row_count;\n    if sent < (select count(*) from new_rows) then\n'
-            '        insert into relaybox_internal.unmapped_row (adoption_id, problem, content)\n'
-            '        select %s, m.problem, row_to_json(relaybox_row)::text\n        from %s\n        where not m.is_good;\n    end if;\n',
+        statements := statements || format(
+            E'insert into relaybox_internal.unmapped_row (adoption_id, problem, content)\n'
+            '        select %s, m.problem, row_to_json(relaybox_row)::text\n        from %s\n        where not m.is_good',
             adopted.adoption_id, source
         );
     end if;
+    if of_parts then
+        statements := array(
+            select format(
+                E'execute replace(\n        %L,\n        \'{row}\', own_row\n    )',
+                regexp_replace(s.statement, '^perform ', 'select ')
+            )
+            from unnest(statements) with ordinality s (statement, place) order by s.place
+        );
+    end if;
+    body := (
+        select string_agg(
+            case
+                when is_aside and s.place = cardinality(statements) then format(
+                    E'    get diagnostics sent = row_count;\n    if sent < (select count(*) from new_rows) then\n'
+                    '        %s;\n    end if;\n', s.statement
+                )
+                else format(E'    %s;\n', s.statement)
+            end, '' order by s.place
+        )
+        from unnest(statements) with ordinality s (statement, place)
+    );
     return format(
         E'returns trigger language plpgsql security definer set search_path = pg_catalog, relaybox, pg_temp%s '
         'as $send$\n%sbegin\n%s    return null;\nend\n$send$',
         case when adopted.mapping -> 'payload' ? 'row' then ' set timezone = ''UTC''' else '' end,
-        case when is_aside then E'declare\n    sent bigint;\n' else '' end,
+        case when is_aside or of_parts then E'declare\n' else '' end
+        || case when is_aside then E'    sent bigint;\n' else '' end
+        || case
+            when of_parts then format(
+                E'    own_row constant text := relaybox_internal.part_row(%s, tg_relid::regclass);\n', adopted.adoption_id
+            )
+            else ''
+        end,
         body
     );
 end

@@ -52,11 +52,22 @@ found as (
     from adopted a
     where a.relation is null
     union all
-    select a.adoption_id, a.table_name, 'renamed', false, format('the table is named %s now; its rows are sent', a.now_named),
+    select a.adoption_id, a.table_name, 'renamed', o.is_other, format('the table is named %s now; its rows are sent', a.now_named)
+        || case when o.is_other then format('. %s is another table now, whose rows are not sent', a.table_name) else '' end,
         format('Write the new name into relaybox.yaml and run: relaybox adopt %s', (
             select relaybox_internal.shell_words(s.store, a.now_named) from relaybox_internal.store s
         ))
     from adopted a
+    cross join lateral (
+        select exists (
+            select
+            from pg_class c
+            join pg_namespace n on n.oid = c.relnamespace
+            where
+                c.relkind in ('r', 'p') and quote_ident(n.nspname) || '.' || quote_ident(c.relname) = a.table_name
+                and c.oid not in (select q.relation from adopted q where q.relation is not null)
+        ) as is_other
+    ) o
     where a.now_named <> a.table_name
     union all
     select a.adoption_id, a.table_name, 'trigger', true,
@@ -119,7 +130,7 @@ found as (
     cross join lateral (
         select count(*) as waiting from relaybox_internal.adopted_row r where r.adoption_id = a.adoption_id
     ) w
-    where a.state = 'backlog'
+    where a.state = 'backlog' or w.waiting > 0 -- a writer was open in a partition that was detached meanwhile
     union all
     select a.adoption_id, a.table_name, 'unmapped', false, format(
         '%s unmapped, the first at %s: %s', case u.row_count when 1 then '1 row is' else u.row_count || ' rows are' end,

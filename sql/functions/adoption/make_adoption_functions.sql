@@ -1,8 +1,9 @@
 -- Makes the functions of an adopted table as its record says. message_of_row_N(row) depends on the
 -- columns that the map names, so that Postgres refuses to drop or retype them; message_of_json_N() is
--- the same of a row as JSON. The trigger of the table calls send_rows_N(), those of partitions
--- send_part_rows_N(). Both run as the owner of the outbox, since who inserts a row need have no right
--- on Relaybox. No text names the table: it may be renamed. Caller: holds the record's row.
+-- the same of a row as JSON, of which only these columns are read. The trigger of the table calls
+-- send_rows_N(), those of partitions send_part_rows_N(). Both run as the owner of the outbox, since who
+-- inserts a row need have no right on Relaybox. No text names the table: it may be renamed. Caller:
+-- holds the record's row.
 create or replace function relaybox_internal.make_adoption_functions(adoption_id_ integer, relation regclass)
 returns void
 language plpgsql volatile
@@ -35,7 +36,8 @@ begin
                 2, 'message_of_json', 'pg_catalog.json',
                 format(
                     'returns %s language sql stable begin atomic '
-                    'select m.* from relaybox_internal.message_of_row_%s(json_populate_record(null::%s, relaybox_row)) m; end',
+                    'select m.* from relaybox_internal.message_of_row_%2$s('
+                    'json_populate_record(null::%3$s, relaybox_internal.mapped_json(%2$s, relaybox_row))) m; end',
                     result, adoption_id_, full_name
                 ),
                 'The same as message_of_row of %s, of a row as JSON. Made by: relaybox adopt'
@@ -43,14 +45,14 @@ begin
             (
                 3, 'send_rows', '',
                 relaybox_internal.adoption_trigger(
-                    adopted, format('message_of_row_%s(relaybox_row)', adoption_id_), relaybox_internal.runs_foreign_code(relation)
+                    adopted, false, relaybox_internal.runs_foreign_code(relation)
                 ),
                 'Sends the rows that a statement has inserted into %s. Made by: relaybox adopt'
             ),
             (
                 4, 'send_part_rows', '',
                 relaybox_internal.adoption_trigger(
-                    adopted, format('message_of_json_%s(row_to_json(relaybox_row))', adoption_id_), false
+                    adopted, true, relaybox_internal.runs_foreign_code(relation)
                 ),
                 'Sends the rows that a statement has inserted into a partition of %s. Made by: relaybox adopt'
             )
@@ -69,6 +71,6 @@ begin
             (select n.nspowner::regrole from pg_namespace n where n.nspname = 'relaybox_internal')
         );
     end loop;
-    update relaybox_internal.adopted_table a set template = 1 where a.adoption_id = adoption_id_ and a.template <> 1;
+    update relaybox_internal.adopted_table a set template = 2 where a.adoption_id = adoption_id_ and a.template <> 2;
 end
 $$;

@@ -10,7 +10,7 @@ declare
     own_store text := (select s.store from relaybox_internal.store s);
     table_name text := relaybox_internal.adopted_relation(adoption_id_);
 begin
-    if content is not null then
+    if problem is null then
         execute format('select m.problem from relaybox_internal.message_of_json_%s($1) m', adoption_id_)
         into problem using content::json;
     end if;

@@ -13,6 +13,7 @@ begin
     select a.* into strict adopted from relaybox_internal.adopted_table a
     where a.adoption_id = adoption_id_
     for update;
+    moved_count := relaybox_internal.move_adopted_rows(adoption_id_, 2147483647);
     select count(*) into dropped_count from relaybox_internal.unmapped_row u where u.adoption_id = adoption_id_;
     if dropped_count > 0 and not drop_unmapped then
         raise exception using errcode = 'RB044',
@@ -25,7 +26,6 @@ begin
                 (select relaybox_internal.shell_words(s.store, adopted.table_name) from relaybox_internal.store s)
             );
     end if;
-    moved_count := relaybox_internal.move_adopted_rows(adoption_id_, 2147483647);
     for one in
         select g.tgrelid::regclass as part
         from pg_trigger g

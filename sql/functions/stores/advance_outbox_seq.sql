@@ -1,5 +1,5 @@
--- Moves the sequence of the outbox behind all rows and all segments that retention has dropped, and
--- gives new seqs to the rows that it had put before all segments, in their order. Rows that a hop
+-- Moves the sequence of the outbox behind all rows, all sealed segments and all segments that
+-- retention has dropped, and gives new seqs to the rows that it had put before all segments, in their order. Rows that a hop
 -- has planned keep theirs: its slices name them. The overflow is made anew, so that Postgres counts
 -- no row as removed. Called by init, with the rights of the owner. Locks the hops that read the
 -- outbox, as lock_hop() does, then the outbox: a snapshot of a plan is taken before or after it.
@@ -16,7 +16,10 @@ begin
     select * into head from relaybox_internal.outbox_seq_state();
     -- a rollback, of a dry run too, undoes what is set after it
     alter sequence relaybox.outbox_seq restart;
-    last_seq := setval('relaybox.outbox_seq', greatest(head.last_seq, head.newest_seq, head.first_kept - 1, 1));
+    last_seq := setval('relaybox.outbox_seq', greatest(
+        head.last_seq, head.newest_seq, head.first_kept - 1, 1,
+        (select max(s.last_seq) from relaybox_internal.sealed_segment s)
+    ));
     if head.stray_count = 0 then
         return;
     end if;

@@ -50,6 +50,7 @@ def describe_adoption(done: Adoption, sent: SentUnmapped | None) -> str:
         said.append(
             f"Of the unmapped rows {amount(sent.sent_count, 'was', 'were')} sent now, {amount(sent.left_count, 'is', 'are')} left."
         )
+        said += [f"{amount(one.row_count, 'row')}: {one.problem}, such as {one.first_rows[0]}." for one in sent.left]
     elif done.unmapped_count:
         said.append(
             f"{amount(done.unmapped_count, 'row is', 'rows are')} unmapped: no message, and kept apart. "
