@@ -44,7 +44,15 @@ EVENT = {
 
 def message(**changes: Any) -> Message:
     values: dict[str, Any] = {
-        **{"stream_position": 17, "lane": 0, "token": "t", "replayed": False, "attempt": 1, "hop": "flights/1", "log_position": 17},
+        **{
+            "stream_position": 17,
+            "lane": 0,
+            "token": "t",
+            "replayed": False,
+            "attempt": 1,
+            "hop": "flights/1",
+            "log_position": 17,
+        },
         **{"message_id": UUID(int=7), "topic": "flights", "sender": "UA", "epoch": 0, "index": 17, "key": None},
         **{"payload": None, "payload_bytes": None, "headers": None, "clock": None, "sent_at": SENT_AT},
         **changes,
@@ -83,7 +91,9 @@ values = st.recursive(
 
 @given(
     data=values,
-    extensions=st.dictionaries(st.from_regex(r"x[a-z0-9]{1,9}", fullmatch=True), texts | st.integers(0, 9) | st.booleans(), max_size=3),
+    extensions=st.dictionaries(
+        st.from_regex(r"x[a-z0-9]{1,9}", fullmatch=True), texts | st.integers(0, 9) | st.booleans(), max_size=3
+    ),
     media_type=st.sampled_from([None, "application/json", "application/vnd.flight+json", "text/plain"]),
 )
 def test_any_event_survives(data: Any, extensions: dict[str, Any], media_type: str | None) -> None:
