@@ -127,8 +127,14 @@ def test_keys_topics_bytes_and_cloudevents(world: World, brokers: KafkaCluster) 
 def test_a_message_that_was_put_as_an_event_keeps_its_attributes(world: World, brokers: KafkaCluster) -> None:
     """In one header each, as the binding of CloudEvents for Kafka says; the package reads it."""
     event = {
-        **{"specversion": "1.0", "id": "7", "source": "/gate", "type": "boarded", "datacontenttype": "application/vnd.gate+json"},
-        **{"gate": 17, "late": True, "data": {"seats": 3}},
+        "specversion": "1.0",
+        "id": "7",
+        "source": "/gate",
+        "type": "boarded",
+        "datacontenttype": "application/vnd.gate+json",
+        "gate": 17,
+        "late": True,
+        "data": {"seats": 3},
     }
     with world.session() as connection, connection.cursor() as cursor:
         put(cursor, "flights", "UA", **event_fields(event, headers={"trace": "7"}))
@@ -140,8 +146,12 @@ def test_a_message_that_was_put_as_an_event_keeps_its_attributes(world: World, b
     assert len({name for name, _ in headers}) == len(headers)
     found = {name: (value or b"").decode() for name, value in headers if name.startswith("ce_")}
     assert found == {
-        **{"ce_specversion": "1.0", "ce_id": "7", "ce_source": "/gate", "ce_type": "boarded"},
-        **{"ce_gate": "17", "ce_late": "true"},
+        "ce_specversion": "1.0",
+        "ce_id": "7",
+        "ce_source": "/gate",
+        "ce_type": "boarded",
+        "ce_gate": "17",
+        "ce_late": "true",
     }
     assert (dict(headers)["content-type"], dict(headers)["trace"]) == (b"application/vnd.gate+json", b"7")
     read = from_kafka_event(KafkaMessage({name: value or b"" for name, value in headers}, record.key(), record.value() or b""))

@@ -44,17 +44,24 @@ EVENT = {
 
 def message(**changes: Any) -> Message:
     values: dict[str, Any] = {
-        **{
-            "stream_position": 17,
-            "lane": 0,
-            "token": "t",
-            "replayed": False,
-            "attempt": 1,
-            "hop": "flights/1",
-            "log_position": 17,
-        },
-        **{"message_id": UUID(int=7), "topic": "flights", "sender": "UA", "epoch": 0, "index": 17, "key": None},
-        **{"payload": None, "payload_bytes": None, "headers": None, "clock": None, "sent_at": SENT_AT},
+        "stream_position": 17,
+        "lane": 0,
+        "token": "t",
+        "replayed": False,
+        "attempt": 1,
+        "hop": "flights/1",
+        "log_position": 17,
+        "message_id": UUID(int=7),
+        "topic": "flights",
+        "sender": "UA",
+        "epoch": 0,
+        "index": 17,
+        "key": None,
+        "payload": None,
+        "payload_bytes": None,
+        "headers": None,
+        "clock": None,
+        "sent_at": SENT_AT,
         **changes,
     }
     return Message(**values)

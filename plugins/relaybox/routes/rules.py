@@ -44,9 +44,9 @@ from relaybox.routes.file import SMALLEST_FILE, RouteFile
 from relaybox.routes.problems import Location, Problem, report, show, show_name, suggest
 from relaybox.routes.schema_rules import schema_contradictions
 from relaybox.routes.sink_rules import (
+    CLOUDEVENTS_MODES,
     KAFKA_KEYS,
     LANE_KEYS,
-    CLOUDEVENTS_MODES,
     RECORD_KEYS,
     URL_RULE,
     WEBHOOK_KEYS,
