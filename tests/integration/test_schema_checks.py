@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relaybox.contracts.sql_check import list_formats, write_sql_check
+from relaybox.contracts.sql_check import _KEYWORDS, list_formats, write_sql_check
 from relaybox.contracts.sql_patterns import UntranslatablePattern, translate_pattern
 from relaybox.contracts.topic_schemas import SchemaViolation, TopicSchemas
 from relaybox.errors import ConfigurationError
@@ -100,14 +100,71 @@ def compile_(database: psycopg2.extensions.cursor, *documents: Any) -> TopicSche
     return read
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(schema=schemas, other=plain_schemas, payloads=st.lists(values, min_size=15, max_size=15))
 def test_the_database_takes_what_the_package_takes(
     database: psycopg2.extensions.cursor, schema: Any, other: Any, payloads: list[Any]
 ) -> None:
     """For generated schemas of every keyword, in each other, and generated payloads."""
     document = {"$defs": {"other": other}, **schema} if isinstance(schema, dict) else schema
+    compare(database, document, payloads)
+
+
+simple = st.sampled_from([True, False, {"type": "integer"}, {"minimum": 1}, {"maxLength": 1}, {"const": 1}])
+objects = st.dictionaries(names, st.integers(-2, 2) | texts, max_size=4)
+lists = st.lists(st.integers(-2, 2) | st.sampled_from([1.0, 0.5, True, False, [1], [True], "a", "ab"]), max_size=4)
+scalars = st.none() | st.booleans() | numbers | texts
+members = st.dictionaries(names, simple, max_size=3)
+some = st.lists(simple, min_size=1, max_size=3)
+OF_KEYWORDS: dict[str, tuple[st.SearchStrategy[Any], st.SearchStrategy[Any], dict[str, Any]]] = {
+    "type": (st.sampled_from(["integer", "number", ["null", "string"], ["integer", "object"]]), values, {}),
+    "enum": (st.lists(scalars, min_size=1, max_size=4), scalars, {}),
+    "const": (
+        st.sampled_from([1, True, 0.5, "a", [1], {"a": 1}, None]),
+        st.sampled_from([1, True, 0.5, "a", [1], {"a": 1}, 1.0]),
+        {},
+    ),
+    **{word: (numbers, numbers, {}) for word in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")},
+    **{word: (counts, texts, {}) for word in ("minLength", "maxLength")},
+    **{word: (counts, lists, {}) for word in ("minItems", "maxItems")},
+    **{word: (counts, objects, {}) for word in ("minProperties", "maxProperties")},
+    "uniqueItems": (st.just(True), lists, {}),
+    "pattern": (patterns, st.text("ab1_$", max_size=3), {}),
+    "required": (st.lists(names, min_size=1, max_size=2, unique=True), objects, {}),
+    "properties": (members, objects, {}),
+    "additionalProperties": (simple, objects, {"properties": members}),
+    "items": (simple, lists, {}),
+    "allOf": (some, scalars, {}),
+    "anyOf": (some, scalars, {}),
+    "oneOf": (some, scalars, {}),
+    "not": (simple, scalars, {}),
+    "$ref": (st.just("#/$defs/other"), scalars, {"$defs": st.fixed_dictionaries({"other": simple})}),
+}
+
+
+def test_each_keyword_has_its_comparison() -> None:
+    assert OF_KEYWORDS.keys() == _KEYWORDS.keys()
+
+
+@pytest.mark.parametrize("keyword", OF_KEYWORDS)
+def test_a_keyword_takes_what_the_package_takes(database: psycopg2.extensions.cursor, keyword: str) -> None:
+    """With values of its kind: each keyword takes some and refuses some."""
+    arguments, payloads, beside = OF_KEYWORDS[keyword]
+    outcomes: list[bool] = []
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.fixed_dictionaries({keyword: arguments, **beside}), st.lists(payloads, min_size=15, max_size=15))
+    def run(schema: Any, chosen: list[Any]) -> None:
+        outcomes.extend(compare(database, schema, chosen))
+
+    run()
+    assert min(outcomes.count(True), outcomes.count(False)) >= 20
+
+
+def compare(database: psycopg2.extensions.cursor, document: Any, payloads: list[Any]) -> list[bool]:
+    """Asks the database and the package about each payload; returns what both say."""
     read = compile_(database, document)
+    outcomes = []
     for payload in payloads:
         try:
             read.require("flights", json.dumps(payload), version=1)
@@ -117,6 +174,8 @@ def test_the_database_takes_what_the_package_takes(
             expected = True
         found = problem(database, json.dumps(payload))
         assert (found is None) is expected, (payload, found)
+        outcomes.append(expected)
+    return outcomes
 
 
 @pytest.mark.parametrize(
@@ -161,6 +220,11 @@ def test_an_insert_is_refused_with_topic_version_and_place(world: World) -> None
         connection.rollback()
         cursor.execute("select topic_schemas.require('invoices', '{')")
         assert cursor.fetchall() == [(True,)]
+
+
+def test_json_that_is_too_deep_is_refused_and_ends_nothing(database: psycopg2.extensions.cursor) -> None:
+    compile_(database, True)
+    assert str(problem(database, "[" * 100_000 + "]" * 100_000)).endswith("stack depth limit exceeded")
 
 
 def test_a_changed_script_is_run_again(database: psycopg2.extensions.cursor) -> None:

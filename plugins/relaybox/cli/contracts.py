@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -82,7 +83,7 @@ def _print_script(read: TopicSchemas, *, is_refused: bool) -> None:
     for place in list_formats(read):
         print_text(f"note: {place} is not checked, as in TopicSchemas.require.", stderr=True)
     if not is_refused:
-        print(script)
+        sys.stdout.write(script)
 
 
 @commands.command()

@@ -43,7 +43,7 @@ def sink_attributes(message: Message, stream: str) -> Attributes:
 
     Numbers are texts in them, since a whole number of CloudEvents has 32 bits.
     """
-    known = {
+    known: Attributes = {
         "relayboxid": str(message.message_id),
         "relayboxstream": stream,
         "relayboxposition": str(message.stream_position),
