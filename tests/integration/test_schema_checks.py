@@ -200,7 +200,7 @@ def test_what_is_wrong_is_told_with_the_place(database: psycopg2.extensions.curs
 
 
 def test_an_insert_is_refused_with_topic_version_and_place(world: World) -> None:
-    """In a check constraint of an application's own table, and beside an insert into the outbox."""
+    """In a check constraint of an application's own table."""
     with world.session(STORE) as connection, connection.cursor() as cursor:
         compile_(cursor, {"type": "object"}, {"type": "object", "properties": {"seats": {"type": "integer"}}})
         cursor.execute(
@@ -220,6 +220,28 @@ def test_an_insert_is_refused_with_topic_version_and_place(world: World) -> None
         connection.rollback()
         cursor.execute("select topic_schemas.require('invoices', '{')")
         assert cursor.fetchall() == [(True,)]
+
+
+SEND = """
+insert into relaybox.outbox (topic, sender, payload, headers)
+select 'flights', 'UA', p.payload, '{"schema_version": 1}' from (values (%s)) p (payload) where topic_schemas.require('flights', p.payload, 1)
+"""
+
+
+def test_a_producer_checks_beside_its_insert_into_the_outbox(world: World) -> None:
+    """With the rights of a producer, and whatever its search_path finds first; a refused payload sends nothing."""
+    with world.session(STORE) as connection, connection.cursor() as cursor:
+        compile_(cursor, {"type": "object", "properties": {"seats": {"type": "integer"}}})
+        cursor.execute("create schema other; create function other.jsonb_typeof(jsonb) returns text language sql return 'object'")
+        cursor.execute("grant usage on schema other to public")
+        connection.commit()
+        cursor.execute("set role relaybox_producer")
+        cursor.execute("set search_path = other, pg_catalog")
+        cursor.execute(SEND, ('{"seats": 3}',))
+        connection.commit()
+        with pytest.raises(psycopg2.errors.CheckViolation, match="flights, schema version 1: /seats: its type is not integer"):
+            cursor.execute(SEND, ('{"seats": "many"}',))
+    assert world.query(STORE, "select payload, headers::text from relaybox.outbox") == [('{"seats": 3}', '{"schema_version": 1}')]
 
 
 def test_json_that_is_too_deep_is_refused_and_ends_nothing(database: psycopg2.extensions.cursor) -> None:
