@@ -244,6 +244,25 @@ def test_a_producer_checks_beside_its_insert_into_the_outbox(world: World) -> No
     assert world.query(STORE, "select payload, headers::text from relaybox.outbox") == [('{"seats": 3}', '{"schema_version": 1}')]
 
 
+def test_an_adopted_table_takes_what_its_constraint_takes(world: World) -> None:
+    """The trigger sends the row that was taken, and nothing of a statement that was refused."""
+    with world.session(STORE) as connection, connection.cursor() as cursor:
+        compile_(cursor, {"type": "object"})
+        cursor.execute(
+            "create table public.events (id uuid primary key, aggregatetype text, aggregateid text, type text, payload jsonb)"
+        )
+        cursor.execute("alter table public.events add check (topic_schemas.require('flights', payload::text))")
+        connection.commit()
+        adopted = invoke("adopt", STORE, "public.events")
+        assert adopted.exit_code == 0, adopted.stderr
+        insert = "insert into public.events values (gen_random_uuid(), 'flights', 'k', 't', %s)"
+        cursor.execute(insert, ("{}",))
+        connection.commit()
+        with pytest.raises(psycopg2.errors.CheckViolation, match="schema version 1: the payload: its type is not object"):
+            cursor.execute(insert, ("1",))
+    assert world.query(STORE, "select payload from relaybox.outbox") == [("{}",)]
+
+
 def test_json_that_is_too_deep_is_refused_and_ends_nothing(database: psycopg2.extensions.cursor) -> None:
     compile_(database, True)
     assert str(problem(database, "[" * 100_000 + "]" * 100_000)).endswith("stack depth limit exceeded")
