@@ -47,6 +47,16 @@ def write_sql_check(schemas: TopicSchemas) -> str:
     return "\n".join([_HEAD, *functions, _write_require(schemas)])
 
 
+def check_function(topic: str, version: int, document: Schema) -> str:
+    """Returns the name of the function that the script makes of one version.
+
+    Raises:
+        ConfigurationError: as write_sql_check().
+    """
+    _write_function(topic, version, document)
+    return _function_name(topic, version)
+
+
 def list_formats(schemas: TopicSchemas) -> Iterator[str]:
     """The places of `format`, which no check looks at: neither this one nor `TopicSchemas.require`."""
     for topic, versions in schemas.documents.items():
