@@ -202,6 +202,8 @@ def _loaded(arguments: list[str]) -> set[str]:
         (["bench", "latency", "--hops", "1,10"], "Repeat the option for each value: --hops VALUE --hops VALUE."),
         (["status", "--jsn"], "No such option: --jsn"),
         (["statsu"], "No such command 'statsu'. Did you mean 'status'? Run: relaybox --help"),
+        (["help", "transfer", "extra"], "'transfer' has no command 'extra'. Run: relaybox --help"),
+        (["help", "bench", "adopt", "extra"], "'bench adopt' has no command 'extra'. Run: relaybox --help"),
         (["help", "statsu"], "No such command 'statsu'. Did you mean 'status'? Run: relaybox --help"),
         (["bench", "latncy"], "No such command 'latncy'. Did you mean 'latency'? Run: relaybox bench --help"),
     ],

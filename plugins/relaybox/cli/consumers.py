@@ -57,6 +57,13 @@ def consume(
 
     at = store_of(context.obj.load_routes(), subscription, store, must_exist=source is None)
     if source is not None:
+        if lane is not None and lane > 1:
+            from relaybox.errors import ConfigurationError
+
+            raise ConfigurationError(
+                f"--lane {lane}: a subscription that --subscribe makes has one lane; nothing was made.",
+                next_step=f"Leave --lane out, or subscribe first: select relaybox.subscribe('{subscription}', '{source}', lanes => {lane})",
+            )
         subscribe(at, subscription, source, start)
     most = min(100, count or 100)
     with Consumer(at.service, subscription, max_count=most, commit_every=most, until_empty=not follow, lane=lane) as consumer:

@@ -149,11 +149,22 @@ class CommandGroup(typer.core.TyperGroup):
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
         if args[0] == "help" and args[1:]:
+            self._refuse_words_behind(ctx, args[1:])
             args = [*args[1:], ctx.help_option_names[0]]
         elif args[0] == "help":
             print_text(ctx.get_help())
             raise typer.Exit
         return super().resolve_command(ctx, args)
+
+    def _refuse_words_behind(self, ctx: typer.Context, words: list[str]) -> None:
+        """Refuses `help COMMAND WORD`: --help alone would not look at the word."""
+        found: Any = self
+        for number, word in enumerate(words):
+            if word.startswith("-") or found is None:
+                return
+            if not hasattr(found, "get_command"):
+                raise UsageError(f"'{' '.join(words[:number])}' has no command '{word}'", ctx)
+            found = found.get_command(ctx, word)
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
         with _usage_told(as_json=bool(ctx.meta[_MENTIONS_JSON]), outermost=ctx.parent is None):

@@ -5,6 +5,10 @@
 create or replace function relaybox_internal.move_adopted_rows(adoption_id_ integer, most integer)
 returns bigint
 language plpgsql volatile
+-- without statistics the planner would read and sort all that waits, for each batch
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_sort = off
 as $$
 declare
     last_number bigint;
