@@ -123,7 +123,11 @@ def test_a_login_that_moves_nothing_gets_no_error_for_the_rights_that_it_lacks(
     assert (code, {severity for each in results.values() for severity, _, _ in each}) == (0, {"notice"}), results
     assert "Login watcher moves no messages" in results["owner"][0][1]
     assert "is not known to it" in results["wal"][0][1]
-    hidden = {"schema", "store_name", "switches", "hops", "adopted_tables"} if right in ("producer", "consumer") else set()
+    hidden = (
+        {"schema", "store_name", "switches", "hops", "adopted_tables", "endpoints"}
+        if right in ("producer", "consumer")
+        else set()
+    )
     assert {check for check, each in results.items() if "Not known to login watcher" in each[0][1]} == hidden
 
 
@@ -136,7 +140,7 @@ def test_a_login_without_any_right_is_an_error(world: World, clusters: Mapping[s
     finally:
         administer(clusters["hub"], "drop role stranger")
     assert {check for check, ((severity, *_), *_) in results.items() if severity == "error"} == {
-        "owner", "schema", "functions", "objects", "tables", "rights", "store_name", "switches", "hops", "adopted_tables",
+        "owner", "schema", "functions", "objects", "tables", "rights", "store_name", "switches", "hops", "adopted_tables", "endpoints",
     }  # fmt: skip
     ((_, _, next_step),) = results["schema"]
     assert next_step == (

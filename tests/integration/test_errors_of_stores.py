@@ -232,7 +232,7 @@ ALLOWED = {
     "airflow/kept_routes.py _parse ValueError": "what is no JSON was not kept by us: the error says so",
     "exact_json.py read_json RecursionError": "read again without recursion",
     "routes/sink_rules.py broken_url ValueError": "the rule that is broken is the answer",
-    "sinks/bodies.py _is_json (ValueError, RecursionError)": "a payload that is no JSON is sent as a text",
+    "cloudevents.py is_json (ValueError, RecursionError)": "a payload that is no JSON is sent as a text",
     "sinks/http_answers.py read_retry_after ValueError": "a pause that can't be read is chosen here; the answer itself is the reason that is recorded",
     "sinks/kafka.py KafkaSender._produce BufferError": "what the producer has sent makes room: it is given the message again",
     "sinks/signatures.py read_secret binascii.Error": "told as a secret that is no base64",

@@ -9,9 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka_event
 
 from relaybox import errors
+from relaybox.cloudevents import event_fields
 from relaybox.failpoints import SINK_FAILPOINTS
+from relaybox.outbox import put
 from relaybox.routes import KafkaSink
 from relaybox.sinks.kafka import _Troubles
 from relaybox.sinks.running import SinkRunner
@@ -119,6 +122,40 @@ def test_keys_topics_bytes_and_cloudevents(world: World, brokers: KafkaCluster) 
     assert headers["ce_subject"].decode() == "ü"
     media = [dict(one.headers() or [])["content-type"] for one in (first, second, third)]
     assert media == [b"application/octet-stream", b"application/json", b"text/plain; charset=utf-8"]
+
+
+def test_a_message_that_was_put_as_an_event_keeps_its_attributes(world: World, brokers: KafkaCluster) -> None:
+    """In one header each, as the binding of CloudEvents for Kafka says; the package reads it."""
+    event = {
+        "specversion": "1.0",
+        "id": "7",
+        "source": "/gate",
+        "type": "boarded",
+        "datacontenttype": "application/vnd.gate+json",
+        "gate": 17,
+        "late": True,
+        "data": {"seats": 3},
+    }
+    with world.session() as connection, connection.cursor() as cursor:
+        put(cursor, "flights", "UA", **event_fields(event, headers={"trace": "7"}))
+        connection.commit()
+    world.transfer()
+    deliver_waiting(kafka(world, brokers.servers, to_topic="events.{topic}", cloudevents=True))
+    (record,) = brokers.read("events.flights", 1)
+    headers = record.headers() or []
+    assert len({name for name, _ in headers}) == len(headers)
+    found = {name: (value or b"").decode() for name, value in headers if name.startswith("ce_")}
+    assert found == {
+        "ce_specversion": "1.0",
+        "ce_id": "7",
+        "ce_source": "/gate",
+        "ce_type": "boarded",
+        "ce_gate": "17",
+        "ce_late": "true",
+    }
+    assert (dict(headers)["content-type"], dict(headers)["trace"]) == (b"application/vnd.gate+json", b"7")
+    read = from_kafka_event(KafkaMessage({name: value or b"" for name, value in headers}, record.key(), record.value() or b""))
+    assert (read.get_id(), read.get_type()) == ("7", "boarded")
 
 
 @pytest.mark.thorough

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
 import re
 import signal
 import ssl
 import threading
-from base64 import b64decode
-from collections.abc import Iterator
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -18,14 +19,17 @@ from pathlib import Path
 
 import httpx
 import pytest
+from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
 from relaybox import errors
+from relaybox.cloudevents import event_fields
 from relaybox.consumer.session import ConsumerSession
 from relaybox.failpoints import SINK_FAILPOINTS
 from relaybox.monitoring.finding import Severity
 from relaybox.monitoring.overview import read_overview
+from relaybox.outbox import put
 from relaybox.routes import Webhook
 from relaybox.sinks import worker
 from relaybox.sinks.http_answers import judge, read_retry_after
@@ -136,6 +140,38 @@ def test_a_body_has_the_payload_as_it_was_sent(world: World, here: Endpoint) -> 
     assert (known["store"], known["stream"], known["stream_position"], known["sender"]) == (STORE, "flights", 6, "UA")
     assert (known["key"], known["epoch"], known["attempt"], known["replayed"]) == ("k", 0, 1, False)
     assert datetime.fromisoformat(document["timestamp"]) == world.value("airline", "select max(sent_at) from relaybox.outbox")
+
+
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+def test_messages_are_sent_as_cloudevents(world: World, here: Endpoint, mode: str) -> None:
+    """Read with the package of CloudEvents; the body is signed in both modes. What was put as an event keeps its attributes."""
+    event = {"specversion": "1.0", "id": "7", "source": "/gate", "type": "boarded", "subject": "UA 231 ü", "data": {"seats": 3}}
+    with world.session() as connection, connection.cursor() as cursor:
+        put(cursor, "flights", "UA", **event_fields({**event, "gate": "a\nb"}))
+        put(cursor, "flights", "UA", b"\x00\xff", headers={"ce_id": "no event", "content-length": "1", "x\ny": "z"})
+        connection.commit()
+    world.transfer()
+    deliver_waiting(webhook(world, here.url, cloudevents=mode))
+    first, second = here.requests
+    for request in (first, second):
+        verify(request.body, request.headers)
+    read, other = (from_http_event(HTTPMessage(dict(request.headers), request.body)) for request in (first, second))
+    found = [read.get_attributes()[name] for name in ("id", "source", "type", "subject", "gate")]
+    assert found == ["7", "/gate", "boarded", "UA 231 ü", "a\nb"]
+    assert (read.get_data(), read.get_extension("relayboxsender"), read.get_extension("relayboxposition")) == (
+        {"seats": 3},
+        "UA",
+        "1",
+    )
+    assert (other.get_id(), other.get_source(), other.get_type()) == (here.ids[1], "/relaybox/flights/UA", "flights")
+    assert (other.get_data(), other.get_datacontenttype()) == (b"\x00\xff", "application/octet-stream")
+
+
+def verify(body: bytes, headers: Mapping[str, str]) -> None:
+    """That the signature is of this body, as the specification says; the receivers' library reads JSON alone."""
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    key = b64decode(SECRET.removeprefix("whsec_"))
+    assert headers["webhook-signature"] == f"v1,{b64encode(hmac.digest(key, signed, 'sha256')).decode()}"
 
 
 def test_a_message_that_is_replayed_has_the_id_of_before(world: World, here: Endpoint) -> None:

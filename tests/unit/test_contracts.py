@@ -157,6 +157,18 @@ def test_the_asyncapi_document_names_topics_stores_and_versions(routes: Routes, 
     assert document["components"]["messages"]["flights.v2"]["payload"]["schema"] == schemas.documents["flights"][2]
 
 
+def test_the_asyncapi_document_says_where_a_payload_is_checked(routes: Routes) -> None:
+    read = TopicSchemas({"flights": {1: FLIGHT, 2: {"if": {}}}})
+    messages = build_asyncapi(routes, read, title="Flights", version="2.0.0")["components"]["messages"]
+    assert messages["flights.v1"]["description"] == (
+        'In stores where the script of `relaybox schemas --sql` was run, topic_schemas."flights.v1"(payload) says what is wrong '
+        "with a payload."
+    )
+    assert messages["flights.v2"]["description"].startswith(
+        "Producers check it. Postgres can't: topic flights, schema version 2: /if: this keyword can't be checked in SQL."
+    )
+
+
 def test_the_command_writes_yaml_and_json_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RELAYBOX_CONFIG", str(DOCS / "examples" / "relaybox.yaml"))
     as_yaml, as_json = invoke("asyncapi"), invoke("asyncapi", "--format", "json")

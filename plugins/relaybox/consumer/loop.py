@@ -139,7 +139,8 @@ class Consumer(ConsumerCore):
             except Exception as error:  # noqa: BLE001  # whatever it is, it is the message's reason
                 self.refuse(refusal_reason(error))
             else:
-                self._require_finished(call, answer, message)
+                if answer is not None:
+                    self._require_finished(call, answer, message)
 
     def _require_finished(self, handle: Callable[[Any, Message], object], answer: object, message: Message) -> None:
         """Ends the worker without a word about the message if the handler's work has yet to run: the program is at fault."""

@@ -73,10 +73,17 @@ def read_message(row: Sequence[Any]) -> Message:
     The driver does not read them: what it can't read in one message would end the fetch of all.
     """
     values = list(row)
-    values[_MESSAGE_ID] = uuid.UUID(str(values[_MESSAGE_ID]))
+    values[_MESSAGE_ID] = _read_id(values[_MESSAGE_ID])
     if values[_PAYLOAD_BYTES] is not None:
         values[_PAYLOAD_BYTES] = bytes(values[_PAYLOAD_BYTES])
     for place in _OBJECTS:
         if values[place] is not None:
             values[place] = read_json(values[place])
     return Message(*values)
+
+
+def _read_id(given: Any) -> uuid.UUID:
+    """Libraries give text, the standard library's UUID, or one of their own (asyncpg)."""
+    if type(given) is uuid.UUID:
+        return given
+    return uuid.UUID(int=given.int) if isinstance(given, uuid.UUID) else uuid.UUID(given)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from relaybox.contracts.sql_check import check_function
 from relaybox.contracts.topic_schemas import VERSION_HEADER
+from relaybox.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from relaybox.contracts.topic_schemas import TopicSchemas
@@ -99,12 +101,24 @@ def _messages(topic: str, schemas: TopicSchemas) -> dict[str, Any]:
         f"{topic}.v{version}": {
             "name": f"{topic}.v{version}",
             "title": f"{topic}, version {version}",
+            "description": _describe_check(topic, version, document),
             "contentType": "application/json",
             "headers": {"type": "object", "properties": {VERSION_HEADER: {"const": version}}},
             "payload": {"schemaFormat": _format(document), "schema": document},
         }
         for version, document in sorted(versions.items())
     }
+
+
+def _describe_check(topic: str, version: int, document: Any) -> str:
+    """Where a payload is checked, for producers in other languages."""
+    try:
+        function = check_function(topic, version, document)
+    except ConfigurationError as error:
+        return f"Producers check it. Postgres can't: {error}"
+    return (
+        f"In stores where the script of `relaybox schemas --sql` was run, {function}(payload) says what is wrong with a payload."
+    )
 
 
 def _format(document: Any) -> str:

@@ -161,6 +161,7 @@ added, at the end. Paths begin at the folder of this file. See docs/contracts.md
 | `read_seconds` | 15 | 1 to 120: between two bytes of the answer |
 | `total_seconds` | 30 | `connect_seconds` to 120: of one attempt |
 | `answer_bytes` | 65536 | 0 to 16777216: of an answer, read at most |
+| `cloudevents` | `none` | `binary` or `structured`: messages are sent as CloudEvents, in this mode of their binding for HTTP |
 | `store` | | the store where the stream is read |
 | `stream` | | a stream that the store delivers |
 | `topic` | null | only messages of this topic; null: all of the stream |

@@ -99,6 +99,7 @@ def _webhook(name: str, rules: WebhookRules, stores: Mapping[str, Store]) -> Web
         read_seconds=rules.read_seconds,
         total_seconds=rules.total_seconds,
         answer_bytes=rules.answer_bytes,
+        cloudevents=rules.cloudevents,
     )
 
 

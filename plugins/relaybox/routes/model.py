@@ -278,6 +278,7 @@ class Webhook(Sink):
         secrets: where the secrets are that sign: env:NAME or connection:ID. Each signs each message.
         connect_seconds, read_seconds, total_seconds: limits of an attempt: to connect, between two bytes, and of the whole.
         answer_bytes: of an answer, read at most.
+        cloudevents: none; binary or structured: the mode of CloudEvents in which messages are sent.
     """
 
     url: str
@@ -286,6 +287,7 @@ class Webhook(Sink):
     read_seconds: int
     total_seconds: int
     answer_bytes: int
+    cloudevents: str
 
     @property
     def kind(self) -> str:

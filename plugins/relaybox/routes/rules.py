@@ -44,6 +44,7 @@ from relaybox.routes.file import SMALLEST_FILE, RouteFile
 from relaybox.routes.problems import Location, Problem, report, show, show_name, suggest
 from relaybox.routes.schema_rules import schema_contradictions
 from relaybox.routes.sink_rules import (
+    CLOUDEVENTS_MODES,
     KAFKA_KEYS,
     LANE_KEYS,
     RECORD_KEYS,
@@ -228,6 +229,7 @@ StoppedConsumer = Annotated[str, _named_one_of(STOPPED_CONSUMERS)]
 DeployMode = Annotated[str, _named_one_of(DEPLOY_MODES)]
 LaneKey = Annotated[str, _named_one_of(LANE_KEYS)]
 RecordKey = Annotated[str, _named_one_of(RECORD_KEYS)]
+CloudEventsMode = Annotated[str, _named_one_of(CLOUDEVENTS_MODES)]
 Secret = Annotated[str, _text(WHERE_SECRETS_ARE, WHERE_SECRETS_ARE_RULE)]
 Url = Annotated[str, _by(broken_url)]
 Servers = Annotated[str, _by(broken_servers)]
@@ -450,6 +452,7 @@ class WebhookRules(SinkRules):
     read_seconds: int = _whole_number(15, 1, 120)
     total_seconds: int = _whole_number(30, 1, 120)
     answer_bytes: int = _whole_number(65_536, 0, 16_777_216)
+    cloudevents: CloudEventsMode = "none"
 
 
 class KafkaRules(SinkRules):

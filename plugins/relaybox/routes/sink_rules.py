@@ -35,6 +35,7 @@ WEBHOOK_KEYS = (
     "read_seconds",
     "total_seconds",
     "answer_bytes",
+    "cloudevents",
     *SINK_KEYS,
 )
 KAFKA_KEYS = (
@@ -50,6 +51,7 @@ KAFKA_KEYS = (
 )
 LANE_KEYS = ("sender", "key")
 RECORD_KEYS = ("sender", "key")
+CLOUDEVENTS_MODES = ("none", "binary", "structured")
 
 WHERE_SECRETS_ARE = r"env:[A-Za-z_][A-Za-z0-9_]{0,99}|connection:[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
 WHERE_SECRETS_ARE_RULE = (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from relaybox.cloudevents import Attributes, event_attributes, is_json
 from relaybox.exact_json import write_json
 
 if TYPE_CHECKING:
@@ -38,30 +38,33 @@ def webhook_body(message: Message, *, store: str, stream: str) -> bytes:
     return f"{{{', '.join(members)}}}".encode("utf-8", "surrogatepass")
 
 
-def content_type(message: Message) -> str:
-    """Returns the media type of a payload that is sent as it is."""
-    if message.payload is None:
-        return "application/octet-stream"
-    return "application/json" if _is_json(message.payload) else "text/plain; charset=utf-8"
+def sink_attributes(message: Message, stream: str) -> Attributes:
+    """Returns a message as attributes of CloudEvents, with an extension `relaybox...` for what the store knows of it.
+
+    Numbers are texts in them, since a whole number of CloudEvents has 32 bits.
+    """
+    known: Attributes = {
+        "relayboxid": str(message.message_id),
+        "relayboxstream": stream,
+        "relayboxposition": str(message.stream_position),
+        "relayboxtopic": message.topic,
+        "relayboxsender": message.sender,
+        "relayboxepoch": str(message.epoch),
+        "relayboxindex": str(message.index),
+        "relayboxsentat": message.sent_at.isoformat(),
+        "relayboxattempt": str(message.attempt),
+        "relayboxreplayed": message.replayed,
+    }
+    if message.key is not None:
+        known["relayboxkey"] = message.key
+    kept = {name: value for name, value in event_attributes(message, stream).items() if not name.startswith("relaybox")}
+    return {**kept, **known}
 
 
 def _data(message: Message) -> tuple[str, str]:
     """How the payload is written, and the JSON text of it."""
     if message.payload is None:
         return "base64", f'"{b64encode(message.payload_bytes or b"").decode()}"'
-    if _is_json(message.payload):
+    if is_json(message.payload):
         return "json", message.payload
     return "text", write_json(message.payload)
-
-
-def _is_json(payload: str) -> bool:
-    try:
-        json.loads(payload, parse_constant=_refuse, parse_int=len, parse_float=len)  # no digit is read: there may be millions
-    except (ValueError, RecursionError):  # too deep for most receivers, too: they get a text
-        return False
-    return True
-
-
-def _refuse(word: str) -> NoReturn:
-    """NaN and Infinity, which Python reads and JSON has not."""
-    raise ValueError(word)

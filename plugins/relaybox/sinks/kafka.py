@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from relaybox.cloudevents import HEADER_PREFIX, event_attributes, is_event, payload_bytes
 from relaybox.errors import ConfigurationError
 from relaybox.exact_json import write_json
 from relaybox.log_events import warn
-from relaybox.sinks.bodies import content_type
 from relaybox.sinks.outcomes import EndpointFailure, Outcome
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class KafkaSender:
             try:
                 producer.produce(
                     sink.to_topic.replace("{topic}", message.topic),
-                    value=message.payload_bytes if message.payload is None else message.payload.encode("utf-8", "surrogatepass"),
+                    value=payload_bytes(message),
                     key=message.sender if sink.key_by == "sender" else message.key,
                     headers=record_headers(message, sink.stream, cloudevents=sink.cloudevents),
                     timestamp=int(1000 * message.sent_at.timestamp()),
@@ -208,14 +208,11 @@ def record_headers(message: Message, stream: str, *, cloudevents: bool) -> list[
         "relaybox-replayed": str(message.replayed).lower(),
     }
     if cloudevents:
+        if is_event(message):  # its attributes are written below, once
+            own = [(name, value) for name, value in own if not name.startswith(HEADER_PREFIX)]
+        attributes = event_attributes(message, stream)
+        ours["content-type"] = str(attributes.pop("datacontenttype"))
         ours |= {
-            "ce_specversion": "1.0",
-            "ce_id": str(message.message_id),
-            "ce_source": f"/relaybox/{stream}/{message.sender}",
-            "ce_type": message.topic,
-            "ce_time": message.sent_at.isoformat(),
-            "content-type": content_type(message),
+            f"{HEADER_PREFIX}{name}": value if isinstance(value, str) else write_json(value) for name, value in attributes.items()
         }
-        if message.key is not None:
-            ours["ce_subject"] = message.key
     return [(name, value.encode("utf-8", "surrogatepass")) for name, value in (*own, *ours.items())]

@@ -7,12 +7,13 @@ import logging
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import httpx
 
 from relaybox import __version__
-from relaybox.sinks.bodies import webhook_body
+from relaybox.cloudevents import binary_headers, payload_bytes, write_structured
+from relaybox.sinks.bodies import sink_attributes, webhook_body
 from relaybox.sinks.http_answers import judge
 from relaybox.sinks.outcomes import EndpointFailure, Outcome
 from relaybox.sinks.signatures import sign
@@ -20,6 +21,24 @@ from relaybox.sinks.signatures import sign
 if TYPE_CHECKING:
     from relaybox.consumer import Message
     from relaybox.routes import Webhook
+
+
+class Content(NamedTuple):
+    """What is posted of a message. `headers`: those that say what the body is; names in small letters."""
+
+    body: bytes
+    headers: dict[str, str]
+
+
+def write_content(message: Message, webhook: Webhook) -> Content:
+    """Returns what is posted of a message, as the key `cloudevents` of the webhook says."""
+    if webhook.cloudevents == "none":
+        body = webhook_body(message, store=webhook.store.name, stream=webhook.stream)
+        return Content(body, {"content-type": "application/json"})
+    attributes = sink_attributes(message, webhook.stream)
+    if webhook.cloudevents == "structured":
+        return Content(write_structured(message, attributes), {"content-type": "application/cloudevents+json; charset=utf-8"})
+    return Content(payload_bytes(message), binary_headers(attributes))
 
 
 class WebhookSender:
@@ -50,11 +69,11 @@ class WebhookSender:
 
     async def _post(self, message: Message) -> Outcome:
         webhook = self._webhook
-        body = webhook_body(message, store=webhook.store.name, stream=webhook.stream)
+        content = write_content(message, webhook)
         answer = _Answer()
         try:
             async with asyncio.timeout(webhook.total_seconds):
-                await self._receive(answer, body, str(message.message_id))
+                await self._receive(answer, content, str(message.message_id))
         except TimeoutError:
             answer.ended_with = f"no answer within total_seconds, which is {webhook.total_seconds}"
         except httpx.TimeoutException as error:
@@ -67,19 +86,19 @@ class WebhookSender:
             return Outcome(0, failure=EndpointFailure(answer.ended_with))
         return judge(answer.status, answer.headers, answer.body, datetime.now(UTC))
 
-    async def _receive(self, answer: _Answer, body: bytes, message_id: str) -> None:
+    async def _receive(self, answer: _Answer, content: Content, message_id: str) -> None:
         """Fills the answer: its status counts, whatever becomes of the rest."""
         timestamp = int(time.time())
         headers = {
+            **content.headers,
             "accept-encoding": "identity",
-            "content-type": "application/json",
             "idempotency-key": message_id,
             "user-agent": f"relaybox/{__version__}",
             "webhook-id": message_id,
             "webhook-timestamp": str(timestamp),
-            "webhook-signature": sign(self._secrets, message_id, timestamp, body),
+            "webhook-signature": sign(self._secrets, message_id, timestamp, content.body),
         }
-        async with self._client.stream("POST", self._webhook.url, content=body, headers=headers) as response:
+        async with self._client.stream("POST", self._webhook.url, content=content.body, headers=headers) as response:
             answer.status = response.status_code
             answer.headers = {name.lower(): value for name, value in response.headers.items()}
             async for part in response.aiter_raw():

@@ -1,0 +1,446 @@
+"""JSON Schemas as functions of Postgres: a database checks payloads as `TopicSchemas.require` does, for programs in any language.
+
+Each version of a topic is a function in PL/pgSQL, which returns what is wrong with a payload. What can't be said in SQL is refused, with
+the keyword and its place. docs/contracts.md lists what can.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from relaybox.contracts.evolution import Schema
+from relaybox.contracts.sql_patterns import UntranslatablePattern, translate_pattern
+from relaybox.errors import ConfigurationError
+from relaybox.exact_json import write_json
+
+if TYPE_CHECKING:
+    from relaybox.contracts.topic_schemas import TopicSchemas
+
+SQL_SCHEMA = "topic_schemas"
+"""Of the database: where the functions are made."""
+
+MOST_CHARACTERS = 1024 * 1024
+"""Of one function."""
+
+_DIALECTS = ("https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema")
+_IGNORED = frozenset({
+    "$comment", "$defs", "$id", "$schema", "default", "definitions", "deprecated", "description", "examples", "format", "readOnly",
+    "title", "writeOnly",
+})  # fmt: skip
+_TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
+
+
+def write_sql_check(schemas: TopicSchemas) -> str:
+    """Returns the script of psql that makes the functions of all topics, or makes them anew. Connects to nothing.
+
+    Raises:
+        ConfigurationError: a keyword can't be checked; the message names topic, version and place.
+    """
+    functions = [
+        _write_function(topic, version, document)
+        for topic, versions in schemas.documents.items()
+        for version, document in sorted(versions.items())
+    ]
+    return "\n".join([_HEAD, *functions, _write_require(schemas)])
+
+
+def check_function(topic: str, version: int, document: Schema) -> str:
+    """Returns the name of the function that the script makes of one version.
+
+    Raises:
+        ConfigurationError: as write_sql_check().
+    """
+    _write_function(topic, version, document)
+    return _function_name(topic, version)
+
+
+def list_formats(schemas: TopicSchemas) -> Iterator[str]:
+    """The places of `format`, which no check looks at: neither this one nor `TopicSchemas.require`."""
+    for topic, versions in schemas.documents.items():
+        for version, document in sorted(versions.items()):
+            yield from (f"topic {topic}, version {version}: {place}/format" for place in _find_formats(document, ""))
+
+
+def _find_formats(schema: Any, place: str) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        if isinstance(schema.get("format"), str):
+            yield place
+        for name, value in schema.items():
+            if name not in ("enum", "const", "default", "examples"):
+                yield from _find_formats(value, f"{place}/{name}")
+    elif isinstance(schema, list):
+        for number, value in enumerate(schema):
+            yield from _find_formats(value, f"{place}/{number}")
+
+
+_HEAD = f"""-- Checks of payloads by the JSON Schemas of relaybox.yaml. Written by: relaybox schemas --sql
+-- Run it in the database of the producers, again after each change of a schema:
+--     psql -X -v ON_ERROR_STOP=1 -1 -f FILE
+create schema if not exists {SQL_SCHEMA};
+grant usage on schema {SQL_SCHEMA} to public;
+"""
+
+_FUNCTION = """create or replace function {name}(payload text) returns text
+language plpgsql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $relaybox_check$
+declare
+    value_0 jsonb;
+    at_0 text := '';
+    problem_0 text;
+begin
+    if payload is null then
+        return null;
+    end if;
+    begin
+        value_0 := payload::jsonb;
+    exception when data_exception or program_limit_exceeded then
+        return 'the payload: it is no JSON that Postgres reads: ' || sqlerrm;
+    end;
+{body}
+    return problem_0;
+end
+$relaybox_check$;
+comment on function {name}(text) is {comment};
+"""
+
+_REQUIRE = """create or replace function {schema}.require(topic text, payload text, schema_version integer default null)
+returns boolean
+language plpgsql immutable parallel safe
+set search_path = pg_catalog, pg_temp
+as $relaybox_check$
+declare
+    newest constant integer := case topic{newest} end;
+    version constant integer := coalesce(schema_version, newest);
+    problem text;
+begin
+    if newest is null or payload is null then
+        return true;
+    end if;
+    problem := case{cases}
+        else 'there is no schema of this version' end;
+    if problem is null then
+        return true;
+    end if;
+    raise exception using errcode = 'check_violation', constraint = 'payload_is_of_its_schema',
+        message = format('topic %s, schema version %s: %s', topic, version, problem),
+        hint = 'Correct the payload, or name the version that it is of. Versions are 1 to ' || newest || '.';
+end
+$relaybox_check$;
+comment on function {schema}.require(text, text, integer) is {comment};
+"""
+
+
+def _write_require(schemas: TopicSchemas) -> str:
+    newest = "".join(f" when {_literal(topic)} then {max(versions)}" for topic, versions in schemas.documents.items())
+    cases = "".join(
+        f"\n        when topic = {_literal(topic)} and version = {version} then {_function_name(topic, version)}(payload)"
+        for topic, versions in schemas.documents.items()
+        for version in sorted(versions)
+    )
+    comment = (
+        "Checks a payload by the schema of its topic. schema_version: null is the newest. Returns true; a topic without schemas takes each "
+        "payload.\nErrors: 23514, constraint payload_is_of_its_schema. Made by: relaybox schemas --sql"
+    )
+    return _REQUIRE.format(
+        schema=SQL_SCHEMA,
+        newest=newest or " when null then null::integer",
+        cases=cases or "\n        when false then null::text",
+        comment=_literal(comment),
+    )
+
+
+def _function_name(topic: str, version: int) -> str:
+    return f'{SQL_SCHEMA}."{topic}.v{version}"'
+
+
+def _write_function(topic: str, version: int, document: Schema) -> str:
+    body = "\n".join(_Compiler(topic, version, document).compile())
+    text = _FUNCTION.format(
+        name=_function_name(topic, version),
+        body=body,
+        comment=_literal(
+            f"Returns what is wrong with a payload of topic {topic} by schema version {version}, or null. Made by: relaybox schemas --sql"
+        ),
+    )
+    if len(text) > MOST_CHARACTERS:
+        raise ConfigurationError(
+            f"topic {topic}, schema version {version}: its function has more than {MOST_CHARACTERS:,} characters."
+        )
+    return text
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The variables of PL/pgSQL that have a part of the payload, its place in the payload, and what is wrong with it."""
+
+    value: str
+    at: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """Where a keyword is checked: the variables, the block to leave, the place in the document, and the $ref that led there."""
+
+    target: _Target
+    label: str
+    place: str
+    refs: tuple[str, ...]
+
+    @property
+    def value(self) -> str:
+        return self.target.value
+
+    @property
+    def at(self) -> str:
+        return self.target.at
+
+    @property
+    def problem(self) -> str:
+        return self.target.problem
+
+    def unless(self, condition: str, told: str, *, step: str | None = None) -> list[str]:
+        """Leaves the block with a problem unless the condition is true."""
+        at = self.at if step is None else _deeper(self.at, step)
+        return [f"if ({condition}) is not true then {self.problem} := {_told(at, told)}; exit {self.label}; end if;"]
+
+
+class _Compiler:
+    """Of one document. Each part of it becomes a block that leaves its problem in a variable, null if there is none."""
+
+    def __init__(self, topic: str, version: int, document: Schema) -> None:
+        self._topic, self._version, self._root = topic, version, document
+        self._count, self._characters = 0, 0
+        self._is_draft_7 = isinstance(document, Mapping) and "draft-07" in str(document.get("$schema", ""))
+
+    def compile(self) -> list[str]:
+        dialect = self._root.get("$schema", _DIALECTS[0]) if isinstance(self._root, Mapping) else _DIALECTS[0]
+        if str(dialect).rstrip("#") not in _DIALECTS:
+            raise self._refused("/$schema", f"got {dialect}; expected {' or '.join(_DIALECTS)}")
+        return self._block(self._root, _Target("value_0", "at_0", "problem_0"), "", ())
+
+    def _refused(self, place: str, reason: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"topic {self._topic}, schema version {self._version}: {place or 'the document'}: {reason}.",
+            next_step="Postgres can't check this schema: docs/contracts.md lists the keywords that it can. Check it in the producers.",
+        )
+
+    def _number(self) -> int:
+        self._count += 1
+        return self._count
+
+    def _block(self, schema: Schema, target: _Target, place: str, refs: tuple[str, ...]) -> list[str]:
+        """Statements that set the problem to what the schema says against the value, or to null."""
+        if not isinstance(schema, Mapping) or not schema:
+            return [f"{target.problem} := {_told(target.at, 'nothing is allowed here') if schema is False else 'null'};"]
+        label = f"block_{self._number()}"
+        lines = [f"<<{label}>> begin", f"{target.problem} := null;"]
+        for keyword, argument in schema.items():
+            where = f"{place}/{_step(keyword)}"
+            if keyword in _IGNORED and (keyword != "$id" or not place):  # below the root it is where a $ref begins
+                continue
+            compile_ = _KEYWORDS.get(keyword)
+            if compile_ is None:
+                raise self._refused(where, "this keyword can't be checked in SQL")
+            if self._is_draft_7 and "$ref" in schema and keyword != "$ref":
+                raise self._refused(where, "it stands beside $ref, where draft-07 ignores it")
+            lines += compile_(self, schema, argument, _Spot(target, label, where, refs))
+        lines.append(f"end {label};")
+        self._characters += sum(map(len, lines))
+        if self._characters > 20 * MOST_CHARACTERS:
+            raise self._refused(place, "its $ref lead to too many copies of one schema")
+        return lines
+
+    def type_(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        types = [argument] if isinstance(argument, str) else list(argument)
+        plain = [name for name in types if name != "integer"]
+        conditions = [f"jsonb_typeof({spot.value}) = any(array[{', '.join(map(_literal, plain))}]::text[])"] if plain else []
+        if "integer" in types and "number" not in types:
+            conditions.append(
+                f"case when jsonb_typeof({spot.value}) = 'number' then {_numeric(spot.value)} % 1 = 0 else false end"
+            )
+        return spot.unless(" or ".join(conditions), f"its type is not {' or '.join(types)}")
+
+    def enum(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        values = ", ".join(f"{_json(value)}" for value in argument)
+        shown = ", ".join(write_json(value) for value in argument)
+        return spot.unless(f"{spot.value} = any(array[{values}]::jsonb[])", f"it is none of {_short(shown)}")
+
+    def const(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        return spot.unless(f"{spot.value} = {_json(argument)}", f"it is not {_short(write_json(argument))}")
+
+    def required(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        lines = [
+            line for name in argument for line in spot.unless(f"{spot.value} ? {_literal(name)}", "it is required", step=name)
+        ]
+        return _if_type(spot.value, "object", lines)
+
+    def properties(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        lines: list[str] = []
+        for name, schema in argument.items():
+            inner = self._inner(schema, f"{spot.value} -> {_literal(name)}", _deeper(spot.at, name), spot, f"/{_step(name)}")
+            lines += [f"if {spot.value} ? {_literal(name)} then", *inner, "end if;"]
+        return _if_type(spot.value, "object", lines)
+
+    def additional_properties(self, schema: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        known = ", ".join(_literal(name) for name in schema.get("properties", {}))
+        members = f"select m.key, m.value from jsonb_each({spot.value}) m where m.key <> all(array[{known}]::text[])"  # noqa: S608
+        return self._each(argument, spot, "object", members)
+
+    def items(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        if isinstance(argument, list):
+            raise self._refused(spot.place, "a list of schemas can't be checked in SQL")
+        elements = f"select e.place - 1 as key, e.value from jsonb_array_elements({spot.value}) with ordinality e (value, place)"  # noqa: S608
+        return self._each(argument, spot, "array", elements)
+
+    def _each(self, schema: Any, spot: _Spot, type_: str, parts: str) -> list[str]:
+        """The schema for each of some members of an object, or for each element of a list."""
+        one = f"one_{self._number()}"
+        inner = self._inner(schema, f"{one}.value", f"{spot.at} || '/' || {one}.key", spot, "")
+        return _if_type(
+            spot.value, type_, [f"declare {one} record; begin", f"for {one} in {parts} loop", *inner, "end loop;", "end;"]
+        )
+
+    def _inner(self, schema: Any, value: str, at: str, spot: _Spot, step: str) -> list[str]:
+        """The check of a part of the value; its problem is the problem of the whole."""
+        number = self._number()
+        names = f"value_{number}", f"at_{number}"
+        return [
+            f"declare {names[0]} jsonb := {value}; {names[1]} text := {at}; begin",
+            *self._block(schema, _Target(*names, spot.problem), spot.place + step, spot.refs),
+            f"if {spot.problem} is not null then exit {spot.label}; end if;",
+            "end;",
+        ]
+
+    def all_of(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        return [
+            line
+            for number, schema in enumerate(argument)
+            for line in self._inner(schema, spot.value, spot.at, spot, f"/{number}")
+        ]
+
+    def any_of(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        return self._count_matches(argument, spot, "= 0", "none of the schemas of anyOf takes it")
+
+    def one_of(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        return self._count_matches(argument, spot, "<> 1", "not exactly one of the schemas of oneOf takes it")
+
+    def not_(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        return self._count_matches([argument], spot, "> 0", "the schema of not takes it", is_list=False)
+
+    def _count_matches(self, schemas: Any, spot: _Spot, condition: str, told: str, *, is_list: bool = True) -> list[str]:
+        number = self._number()
+        lines = [f"declare count_{number} integer := 0; tried_{number} text; begin"]
+        for place, schema in enumerate(schemas):
+            step = f"/{place}" if is_list else ""
+            lines += self._block(schema, _Target(spot.value, spot.at, f"tried_{number}"), spot.place + step, spot.refs)
+            lines.append(f"count_{number} := count_{number} + (tried_{number} is null)::integer;")
+        return [*lines, *spot.unless(f"not (count_{number} {condition})", told), "end;"]
+
+    def ref(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        if argument in spot.refs:
+            raise self._refused(spot.place, f"{argument} leads to itself")
+        found: Any = self._root
+        if not argument.startswith("#/"):
+            raise self._refused(spot.place, f"{argument} does not lead to a part of the document")
+        for step in argument[2:].split("/"):
+            name = step.replace("~1", "/").replace("~0", "~")
+            if not isinstance(found, Mapping) or name not in found:
+                raise self._refused(spot.place, f"{argument} leads to nothing")
+            found = found[name]
+        return [
+            *self._block(found, spot.target, argument[1:], (*spot.refs, argument)),
+            f"if {spot.problem} is not null then exit {spot.label}; end if;",
+        ]
+
+    def pattern(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        try:
+            translated = translate_pattern(argument)
+        except UntranslatablePattern as error:
+            raise self._refused(spot.place, str(error)) from None
+        found = f"({spot.value} #>> '{{}}') collate \"C\" ~ {_literal(translated)}"
+        return _if_type(spot.value, "string", spot.unless(found, f"it does not match {argument}"))
+
+    def unique_items(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        if not argument:
+            return []
+        counted = f"(select count(*) = count(distinct e.value) from jsonb_array_elements({spot.value}) e (value))"  # noqa: S608
+        return _if_type(spot.value, "array", spot.unless(counted, "it has an element twice"))
+
+
+def _limit(type_: str, measured: str, operator: str, told: str) -> Any:
+    """A keyword that compares a number of the value: itself, a length or a count."""
+
+    def compile_(_: _Compiler, __: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
+        number = write_json(argument)
+        condition = f"{measured.format(value=spot.value)} {operator} {_literal(number)}::numeric"
+        return _if_type(spot.value, type_, spot.unless(condition, f"{told} {number}"))
+
+    return compile_
+
+
+_VALUE = "({value} #>> '{{}}')::numeric"
+_KEYWORDS: dict[str, Any] = {
+    "type": _Compiler.type_,
+    "enum": _Compiler.enum,
+    "const": _Compiler.const,
+    "$ref": _Compiler.ref,
+    "required": _Compiler.required,
+    "properties": _Compiler.properties,
+    "additionalProperties": _Compiler.additional_properties,
+    "items": _Compiler.items,
+    "uniqueItems": _Compiler.unique_items,
+    "pattern": _Compiler.pattern,
+    "allOf": _Compiler.all_of,
+    "anyOf": _Compiler.any_of,
+    "oneOf": _Compiler.one_of,
+    "not": _Compiler.not_,
+    "minimum": _limit("number", _VALUE, ">=", "it is less than the minimum of"),
+    "maximum": _limit("number", _VALUE, "<=", "it is greater than the maximum of"),
+    "exclusiveMinimum": _limit("number", _VALUE, ">", "it is not greater than"),
+    "exclusiveMaximum": _limit("number", _VALUE, "<", "it is not less than"),
+    "minLength": _limit("string", "length({value} #>> '{{}}')", ">=", "it has fewer characters than"),
+    "maxLength": _limit("string", "length({value} #>> '{{}}')", "<=", "it has more characters than"),
+    "minItems": _limit("array", "jsonb_array_length({value})", ">=", "it has fewer elements than"),
+    "maxItems": _limit("array", "jsonb_array_length({value})", "<=", "it has more elements than"),
+    "minProperties": _limit("object", "(select count(*) from jsonb_object_keys({value}))", ">=", "it has fewer members than"),
+    "maxProperties": _limit("object", "(select count(*) from jsonb_object_keys({value}))", "<=", "it has more members than"),
+}
+
+
+def _if_type(value: str, type_: str, lines: list[str]) -> list[str]:
+    return [f"if jsonb_typeof({value}) = '{type_}' then", *lines, "end if;"] if lines else []
+
+
+def _numeric(value: str) -> str:
+    return f"({value} #>> '{{}}')::numeric"
+
+
+def _told(at: str, told: str) -> str:
+    return f"coalesce(nullif({at}, ''), 'the payload') || {_literal(f': {told}')}"
+
+
+def _deeper(at: str, name: str) -> str:
+    return f"{at} || {_literal(f'/{name}')}"
+
+
+def _step(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]} ..."
+
+
+def _json(value: Any) -> str:
+    return f"{_literal(json.dumps(value))}::jsonb"
+
+
+def _literal(text: str) -> str:
+    """A text as SQL writes it, whatever standard_conforming_strings is; `$` can't end the body around it."""
+    escaped = text.replace("\\", "\\\\").replace("'", "''").replace("$", "\\x24")
+    return f"e'{escaped}'"
