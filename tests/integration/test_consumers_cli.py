@@ -69,6 +69,10 @@ def test_consume_can_subscribe_first(billed: World) -> None:
     again = invoke(*arguments)
     assert again.exit_code == 5
     assert "already subscribed: subscription look exists" in again.stderr
+    lane = invoke("consume", "other", "--store", "hub", "--subscribe", "flights", "--lane", "5")
+    assert lane.exit_code == 2
+    assert "--lane 5: a subscription that --subscribe makes has one lane; nothing was made" in lane.stderr
+    assert billed.value("hub", "select count(*) from relaybox.subscriptions where subscription = 'other'") == 0
 
 
 def test_subscriptions_lists_how_far_each_is(billed: World) -> None:

@@ -9,11 +9,12 @@ import psycopg2
 import pytest
 
 from relaybox import errors
+from relaybox.hops import sealing
 from relaybox.hops.idle_hops import pass_idle_hops
 from relaybox.hops.sealing import NOTHING_NOTED, WritersNoted, seal_segments
 from relaybox.retention.segments import retain_store
 from tests.support.cli import invoke
-from tests.support.world import World, insert, routes_file
+from tests.support.world import World, insert, routes_file, wait_until
 
 SEALED = "select coalesce(array_agg(first_seq || '-' || last_seq order by last_seq), '{}') from relaybox_internal.sealed_segment"
 BOUND = "select relaybox_internal.sealed_through(lower) from relaybox_internal.hop_out where hop = %s"
@@ -124,6 +125,55 @@ def test_the_sequence_set_back_into_sealed_segments_without_later_rows_is_a_defe
     assert small.value("airline", "select max(seq) from relaybox.outbox") == 30
     small.transfer()
     assert len(small.payloads()) == 13
+
+
+def test_a_call_seals_no_more_segments_than_it_may_and_the_next_one_goes_on(
+    small: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver that finds thousands of full segments does not seal for minutes before it moves a message."""
+    monkeypatch.setattr(sealing, "SEALING_TRANSACTIONS", 1)
+    for _ in range(15):
+        small.query("airline", "select relaybox_internal.ensure_outbox_segments()")
+        small.send_many(30)
+    noted = NOTHING_NOTED
+    counts = []
+    for _ in range(3):
+        noted = seal(small, noted)
+        counts.append(len(sealed(small)))
+    assert counts == [20, 40, 45]
+    assert small.value("airline", "select max(last_seq) from relaybox_internal.sealed_segment") == 449
+    small.transfer()
+    assert len(small.payloads()) == 450
+
+
+def test_a_statement_that_is_larger_than_the_segments_ahead_fails_whole_if_segments_are_made_meanwhile(small: World) -> None:
+    """Postgres knows the segments of the beginning of a statement. It refuses rows whose segment came later; nothing of it is kept."""
+    statement = (
+        "insert into relaybox.outbox (topic, sender, payload) select 'flights', 'UA', "
+        "n || case when n = 2 then pg_advisory_xact_lock(7)::text else '' end from generate_series(1, 100) n"
+    )
+    ensure = "select relaybox_internal.ensure_outbox_segments()"
+    small.query("airline", ensure)
+    small.send_many(15)
+    with (
+        small.session() as holder,
+        small.session() as large,
+        ThreadPoolExecutor(1) as pool,
+        holder.cursor() as cursor,
+        large.cursor() as inserting,
+    ):
+        cursor.execute("select pg_advisory_lock(7)")
+        running = pool.submit(inserting.execute, statement)
+        waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted and objid = 7"
+        wait_until(lambda: small.value("airline", waiting) == 1, "the statement waits in its second row")
+        assert small.value("airline", ensure) != []
+        cursor.execute("select pg_advisory_unlock(7)")
+        with pytest.raises(psycopg2.errors.CheckViolation, match="outbox_overflow"):
+            running.result()
+    assert small.value("airline", "select count(*) from relaybox.outbox") == 15
+    small.query("airline", statement)
+    small.transfer()
+    assert len(small.payloads()) == 115
 
 
 def test_no_producer_is_refused_that_took_its_seq_before(small: World) -> None:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 SEALED_AT_ONCE = 20
 """So many segments seal_outbox_segments() seals in one transaction."""
 
+SEALING_TRANSACTIONS = 10
+"""So many transactions one call of seal_segments() commits at most: the next call goes on, and the driver has other work too."""
+
 
 class WritersNoted(NamedTuple):
     """Who was writing to the outbox when its sequence stood at a seq. Both None: no segment is left to seal."""
@@ -37,7 +40,7 @@ class _Sealed(NamedTuple):
 
 
 def seal_segments(source: StoreSession, noted: WritersNoted = NOTHING_NOTED) -> WritersNoted:
-    """Seals full segments of the outbox whose writers have ended. Commits.
+    """Seals full segments of the outbox whose writers have ended, 200 at most. Commits.
 
     Args:
         source: a session outside any transaction.
@@ -50,11 +53,12 @@ def seal_segments(source: StoreSession, noted: WritersNoted = NOTHING_NOTED) -> 
         StoreUnreachable, StoreBusy, StoreUnusable: what was sealed stays so.
     """
     session = source.doing("sealing outbox segments")
-    while True:
+    for _ in range(SEALING_TRANSACTIONS):
         sealed = session.row(
             _Sealed, "select * from relaybox_internal.seal_outbox_segments(%s, %s::text[])", noted.through_seq, noted.writers
         )
         session.reach("outbox_seal.sealed")
         session.commit("outbox_seal")
         if sealed.sealed_count < SEALED_AT_ONCE:
-            return WritersNoted(sealed.through_seq, sealed.writers)
+            break
+    return WritersNoted(sealed.through_seq, sealed.writers)
