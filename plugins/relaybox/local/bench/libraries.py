@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -184,28 +185,20 @@ def consuming(library: str, service: str, subscription: str, handle: Callable[[M
         StackFailed: it failed; the cause is its error.
     """
     stops: list[Callable[[], object]] = []
-    failures: list[BaseException] = []
     is_begun = threading.Event()
 
     def begin(stop: Callable[[], object]) -> None:
         stops.append(stop)
         is_begun.set()
 
-    def run() -> None:
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(partial(consume, library, service, subscription, handle, begun=begin, **options))
+        running.add_done_callback(lambda _: is_begun.set())
+        is_begun.wait()
         try:
-            consume(library, service, subscription, handle, begun=begin, **options)
-        except BaseException as error:  # noqa: BLE001  # raised in the other thread
-            failures.append(error)
-            is_begun.set()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    is_begun.wait()
-    try:
-        yield
-    finally:
-        if stops and thread.is_alive():
-            stops[0]()
-        thread.join()
-    if failures:
-        raise errors.StackFailed(f"the consumer with {library} failed: {failures[0]}") from failures[0]
+            yield
+        finally:
+            if stops and not running.done():
+                stops[0]()
+    if failure := running.exception():
+        raise errors.StackFailed(f"the consumer with {library} failed: {failure}") from failure

@@ -14,6 +14,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -175,23 +176,14 @@ def _find_secret(_where: str) -> str:
 def _running(sink: Sink) -> Iterator[None]:
     """A run of the sink that waits for messages, in a thread."""
     runner = SinkRunner(sink, _find_secret, until_empty=False)
-    failures: list[BaseException] = []
-
-    def run() -> None:
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(runner.run)
         try:
-            runner.run()
-        except BaseException as error:  # noqa: BLE001  # raised in the other thread
-            failures.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        runner.stop()
-        thread.join()
-    if failures:
-        raise errors.StackFailed(f"{sink.kind} {sink.name} failed: {failures[0]}") from failures[0]
+            yield
+        finally:
+            runner.stop()
+    if failure := running.exception():
+        raise errors.StackFailed(f"{sink.kind} {sink.name} failed: {failure}") from failure
 
 
 def _measure_singles(stores: BenchStores, hop: Hop, turn: _Turn, samples: int) -> Iterator[float]:
