@@ -192,15 +192,13 @@ def consuming(library: str, service: str, subscription: str, handle: Callable[[M
         is_begun.set()
 
     with ThreadPoolExecutor(1) as threads:
-        worker = threads.submit(consume, library, service, subscription, handle, begun=begin, **options)
-        worker.add_done_callback(lambda _: is_begun.set())
+        running = threads.submit(partial(consume, library, service, subscription, handle, begun=begin, **options))
+        running.add_done_callback(lambda _: is_begun.set())
         is_begun.wait()
         try:
             yield
         finally:
-            if stops and not worker.done():
+            if stops and not running.done():
                 stops[0]()
-    try:
-        worker.result()
-    except Exception as error:
-        raise errors.StackFailed(f"the consumer with {library} failed: {error}") from error
+    if failure := running.exception():
+        raise errors.StackFailed(f"the consumer with {library} failed: {failure}") from failure

@@ -177,15 +177,13 @@ def _running(sink: Sink) -> Iterator[None]:
     """A run of the sink that waits for messages, in a thread."""
     runner = SinkRunner(sink, _find_secret, until_empty=False)
     with ThreadPoolExecutor(1) as threads:
-        run = threads.submit(runner.run)
+        running = threads.submit(runner.run)
         try:
             yield
         finally:
             runner.stop()
-    try:
-        run.result()
-    except Exception as error:
-        raise errors.StackFailed(f"{sink.kind} {sink.name} failed: {error}") from error
+    if failure := running.exception():
+        raise errors.StackFailed(f"{sink.kind} {sink.name} failed: {failure}") from failure
 
 
 def _measure_singles(stores: BenchStores, hop: Hop, turn: _Turn, samples: int) -> Iterator[float]:
