@@ -7,6 +7,10 @@ create or replace function relaybox_internal.set_aside_expired(
 )
 returns bigint
 language plpgsql volatile
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
     asked_at timestamptz := clock_timestamp();
@@ -14,7 +18,7 @@ declare
     expired record;
     expired_count bigint := 0;
 begin
-    if subscription.replay_of is not null or subscription.query is not null then
+    if subscription.query is not null then
         return 0;
     end if;
     set_aside_stream_positions := relaybox_internal.set_aside_stream_positions(
