@@ -115,11 +115,11 @@ COMMENT ON COLUMN relaybox.dead_letters.lane IS 'Lane of the subscription.';
 
 COMMENT ON COLUMN relaybox.dead_letters.stream_position IS 'Stream position of the message; null: the stream itself set it aside.';
 
-COMMENT ON COLUMN relaybox.dead_letters.reason IS 'Kind, one word: refused, killed_its_worker or waits_behind; of a stream, why it did not deliver the message.';
+COMMENT ON COLUMN relaybox.dead_letters.reason IS 'Kind, one word: refused, killed_its_worker, expired or waits_behind; of a stream, why it did not deliver the message.';
 
 COMMENT ON COLUMN relaybox.dead_letters.detail IS 'In words; for refused, the reason that the last nack gave.';
 
-COMMENT ON COLUMN relaybox.dead_letters.attempts IS 'Number of deliveries that failed; 0: it waits behind another one.';
+COMMENT ON COLUMN relaybox.dead_letters.attempts IS 'Number of deliveries that failed; 0: it waits behind another one, or expired before it was fetched.';
 
 COMMENT ON COLUMN relaybox.dead_letters.first_at IS 'When the message was fetched first, as far as known; if it waits behind another, or is the stream''s own: when it was set aside.';
 
@@ -904,7 +904,7 @@ CREATE TABLE relaybox_internal.dead_letter (
 
 COMMENT ON TABLE relaybox_internal.dead_letter IS 'Messages that a stream or a subscription set aside. To read them: relaybox.dead_letters.';
 
-COMMENT ON COLUMN relaybox_internal.dead_letter.reason IS 'One word. Of a subscription: refused (by nack), killed_its_worker or waits_behind. Of a stream: why it did not deliver the message.';
+COMMENT ON COLUMN relaybox_internal.dead_letter.reason IS 'One word. Of a subscription: refused (by nack), killed_its_worker, expired or waits_behind. Of a stream: why it did not deliver the message.';
 
 COMMENT ON COLUMN relaybox_internal.dead_letter.detail IS 'A text. For refused: the reason that the last nack gave.';
 
@@ -2096,6 +2096,7 @@ CREATE TABLE relaybox_internal.stream (
     topics_by_subscription boolean DEFAULT false NOT NULL,
     dropped_stream_position bigint DEFAULT 0 NOT NULL,
     rules_pending boolean DEFAULT false NOT NULL,
+    has_expiry boolean DEFAULT false NOT NULL,
     CONSTRAINT delivery_order_is_known CHECK ((delivery_order = ANY (ARRAY['none'::text, 'fifo'::text, 'causal'::text, 'total'::text]))),
     CONSTRAINT dropped_stream_position_is_not_kept CHECK ((dropped_stream_position < first_kept_stream_position)),
     CONSTRAINT first_kept_stream_position_positive CHECK ((first_kept_stream_position >= 1)),
@@ -2117,6 +2118,8 @@ COMMENT ON COLUMN relaybox_internal.stream.topics_by_subscription IS 'Subscribin
 COMMENT ON COLUMN relaybox_internal.stream.dropped_stream_position IS 'Stream positions up to this one were dropped. Those after it and below first_kept_stream_position are detached.';
 
 COMMENT ON COLUMN relaybox_internal.stream.rules_pending IS 'An init that changes the rules of the stream in several stores has begun and not ended. Until then the stream decides nothing.';
+
+COMMENT ON COLUMN relaybox_internal.stream.has_expiry IS 'A message with the header relaybox-expires-at was delivered: fetch looks for expired ones.';
 
 ALTER TABLE relaybox_internal.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.stream_stream_id_seq

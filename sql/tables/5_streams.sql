@@ -16,6 +16,7 @@ create table relaybox_internal.stream (
     topics_by_subscription boolean not null default false,
     dropped_stream_position bigint not null default 0,
     rules_pending boolean not null default false,
+    has_expiry boolean not null default false,
     constraint stream_is_known_once unique (stream),
     constraint delivery_order_is_known check (
         delivery_order in ('none', 'fifo', 'causal', 'total')
@@ -46,6 +47,8 @@ comment on column relaybox_internal.stream.dropped_stream_position is
 comment on column relaybox_internal.stream.rules_pending is
 'An init that changes the rules of the stream in several stores has begun and not ended. Until '
 'then the stream decides nothing.';
+comment on column relaybox_internal.stream.has_expiry is
+'A message with the header relaybox-expires-at was delivered: fetch looks for expired ones.';
 
 -- Usually one log. A causal stream that several stores send has several.
 create table relaybox_internal.stream_log (

@@ -191,8 +191,8 @@ create table relaybox_internal.dead_letter (
 comment on table relaybox_internal.dead_letter is
 'Messages that a stream or a subscription set aside. To read them: relaybox.dead_letters.';
 comment on column relaybox_internal.dead_letter.reason is
-'One word. Of a subscription: refused (by nack), killed_its_worker or waits_behind. Of a stream: '
-'why it did not deliver the message.';
+'One word. Of a subscription: refused (by nack), killed_its_worker, expired or waits_behind. Of a '
+'stream: why it did not deliver the message.';
 comment on column relaybox_internal.dead_letter.detail is
 'A text. For refused: the reason that the last nack gave.';
 comment on column relaybox_internal.dead_letter.first_at is

@@ -61,12 +61,12 @@ comment on column relaybox.dead_letters.lane is 'Lane of the subscription.';
 comment on column relaybox.dead_letters.stream_position is
 'Stream position of the message; null: the stream itself set it aside.';
 comment on column relaybox.dead_letters.reason is
-'Kind, one word: refused, killed_its_worker or waits_behind; of a stream, why it did not deliver '
-'the message.';
+'Kind, one word: refused, killed_its_worker, expired or waits_behind; of a stream, why it did not '
+'deliver the message.';
 comment on column relaybox.dead_letters.detail is
 'In words; for refused, the reason that the last nack gave.';
 comment on column relaybox.dead_letters.attempts is
-'Number of deliveries that failed; 0: it waits behind another one.';
+'Number of deliveries that failed; 0: it waits behind another one, or expired before it was fetched.';
 comment on column relaybox.dead_letters.first_at is
 'When the message was fetched first, as far as known; if it waits behind another, or is the '
 'stream''s own: when it was set aside.';

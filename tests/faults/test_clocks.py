@@ -73,6 +73,9 @@ TIMES_OF_CONSUMERS = dict.fromkeys(
 )
 
 TIMES_OF_CONSUMERS |= {"begin_range.sql": "when a range was read; its rate is a span of time"}
+TIMES_OF_CONSUMERS |= {
+    "set_aside_expired.sql": "a step of the clock sets a message aside early or late; the dead letter keeps it, and can be redriven"
+}
 TIMES_OF_CONSUMERS |= {"start_at_time.sql": "a start in the future is refused; an earlier one is found by what was recorded"}
 TIMES_OF_CONSUMERS |= {
     "finish_attach.sql": "a step of the clock has what came back detached again early or late: nothing is lost"

@@ -49,6 +49,12 @@ begin
             then 'headers_are_an_object'
         when pg_catalog.octet_length(headers::pg_catalog.text) operator(pg_catalog.>) 65536
             then 'headers_at_most_64_kib'
+        when pg_catalog.jsonb_typeof(
+            headers operator(pg_catalog.->) 'relaybox-expires-at'
+        ) operator(pg_catalog.<>) 'number'
+            or pg_catalog.jsonb_path_exists(
+                headers, '$."relaybox-expires-at" ? (@ < 0 || @ > 253402300799)'
+            ) then 'expires_at_is_seconds_since_1970'
         when pg_catalog.jsonb_path_exists(
             headers, 'strict $.**{64} ? (@.type() == "object" || @.type() == "array")'
         ) then 'headers_nest_at_most_64_levels'

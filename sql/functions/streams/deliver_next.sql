@@ -44,6 +44,13 @@ begin
         is_in_order := not stream_.recheck
             and not exists (select from pg_temp.decision_sender d where not d.is_in_order);
     end if;
+    if not stream_.has_expiry and relaybox_internal.brings_expiry(
+        log_id_, batch.first_position, batch.last_position
+    )
+    then
+        update relaybox_internal.stream s set has_expiry = true
+        where s.stream_id = stream_.stream_id;
+    end if;
     if is_in_order then
         perform relaybox_internal.append_run(
             stream_, log_id_, batch.first_position, batch.last_position

@@ -31,6 +31,9 @@ begin
                 stream, cursor_.done_stream_position + 1,
                 format('subscription %s, lane %s', subscription_.subscription, cursor_.lane)
             );
+            if stream.has_expiry then
+                perform relaybox_internal.set_aside_expired(cursor_, subscription_, worker_);
+            end if;
         end if;
         cursor_ := relaybox_internal.refetch(cursor_, subscription_, worker_);
         if cursor_.redrive_stream_position is not null
@@ -52,7 +55,7 @@ begin
         return relaybox_internal.lease_lane(cursor_, subscription_, worker_);
     end if;
     cursor_ := relaybox_internal.find_new_messages(
-        cursor_, subscription_, stream, max_count, asked_at
+        cursor_, subscription_, stream, max_count, asked_at, worker_
     );
     if cursor_.fetched_stream_position > cursor_.done_stream_position then
         return relaybox_internal.lease_lane(cursor_, subscription_, worker_);

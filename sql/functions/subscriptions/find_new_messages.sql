@@ -1,11 +1,11 @@
 -- A locked lane's cursor, with nothing fetched, moved over its next messages: if there are any,
 -- fetched_stream_position is beyond done_stream_position. Fewer than max_count where one of them
 -- may have killed its worker (suspect_rows), or where the rate of a replay allows no more. Writes
--- dead letters of senders that wait, not the cursor. Raises RB034 if the next message is no longer
+-- dead letters of expired messages and of senders that wait, not the cursor. Raises RB034 if the next message is no longer
 -- kept, RB038 if it is detached.
 create or replace function relaybox_internal.find_new_messages(
     lane_cursor relaybox_internal.cursor, subscription relaybox_internal.subscription,
-    stream relaybox_internal.stream, max_count bigint, asked_at timestamptz
+    stream relaybox_internal.stream, max_count bigint, asked_at timestamptz, worker text
 )
 returns relaybox_internal.cursor
 language plpgsql volatile
@@ -17,6 +17,7 @@ declare
     row_limit bigint := max_count;
     saved_up_rows numeric; -- what the rate of the replay allows now; null: there is no limit
     found_messages record;
+    unfetched relaybox_internal.cursor;
 begin
     if lane_cursor.done_stream_position >= through_stream_position then
         return lane_cursor;
@@ -55,6 +56,19 @@ begin
             row_limit
         ) s;
         lane_cursor.fetched_stream_position := found_messages.through_stream_position;
+        if stream.has_expiry and found_messages.row_count > 0 then
+            unfetched := lane_cursor;
+            unfetched.fetch_count := 0;
+            unfetched.first_fetched_at := null;
+            if relaybox_internal.set_aside_expired(unfetched, subscription, worker) > 0 then
+                select s.row_count into found_messages.row_count
+                from relaybox_internal.scan_lane(
+                    subscription, lane_cursor.lane, lane_cursor.done_stream_position,
+                    lane_cursor.fetched_stream_position, row_limit
+                ) s;
+                found_messages.through_stream_position := lane_cursor.fetched_stream_position;
+            end if;
+        end if;
         exit when found_messages.row_count > 0;
         lane_cursor.done_stream_position := found_messages.through_stream_position;
         if lane_cursor.done_stream_position >= through_stream_position then

@@ -1,0 +1,161 @@
+"""Messages that expire: no fetch returns them; each is a dead letter once, which people find, count, redrive or drop."""
+
+from __future__ import annotations
+
+import psycopg2
+import pytest
+
+from tests.support.streams import ack, fetch, stream_positions
+from tests.support.world import World, wait_until
+
+STORE = "hub"
+PAST, FUTURE = -60.0, 86400.0
+
+
+def send(world: World, *expiries: float | None, sender: str = "UA") -> None:
+    """Sends a message for each number of seconds from now in which it expires; None: it never does. Moves them to the hub."""
+    for expiry in expiries:
+        world.query(
+            "airline",
+            "insert into relaybox.outbox (topic, sender, payload, headers) values ('flights', %s, 'm',"
+            " case when %s is not null then jsonb_build_object("
+            "'relaybox-expires-at', extract(epoch from clock_timestamp()) + %s) end)",
+            sender,
+            expiry,
+            expiry,
+        )
+    world.transfer(world.first_hop)
+
+
+def subscribe(world: World, options: str = "") -> None:
+    world.query(STORE, f"select relaybox.subscribe('billing', 'flights'{options})")
+
+
+def wait_until_expired(world: World) -> None:
+    first = "select min(relaybox_internal.expires_at(headers)) < clock_timestamp() from relaybox_internal.log"
+    wait_until(lambda: bool(world.value(STORE, first)), "the first message expires")
+
+
+def letters(world: World) -> list[tuple[object, ...]]:
+    return world.query(
+        STORE,
+        "select stream_position, reason, state, attempts from relaybox.dead_letters"
+        " where subscription = 'billing' order by stream_position",
+    )
+
+
+@pytest.mark.parametrize("options", ["", ", lanes => 2", ", hold_sender => true"], ids=["one lane", "two lanes", "hold_sender"])
+def test_no_fetch_returns_an_expired_message_and_each_is_a_dead_letter_once(world: World, options: str) -> None:
+    """Also the first of a stream, the last, and several in a row; nothing changes when it is fetched again and again."""
+    subscribe(world, options)
+    send(world, PAST, None, PAST, PAST, FUTURE, None, PAST, sender="early")
+    send(world, None, PAST, sender="late")
+    got: list[int] = []
+    while rows := fetch(world, 3):
+        got += stream_positions(rows)
+        assert stream_positions(fetch(world, 3)) == stream_positions(rows), "not acknowledged: the same again"
+        world.query(STORE, "select relaybox.ack('billing', %s, %s)", rows[-1][0], _token(world, rows[-1][1]))
+    expired = [position for position, reason, *_ in letters(world) if reason == "expired"]
+    behind = [position for position, reason, *_ in letters(world) if reason == "waits_behind"]
+    if "hold_sender" in options:
+        assert (got, expired[0], behind) == ([8], 1, [2, 3, 4, 5, 6, 7])
+    else:
+        assert (sorted(got), expired, behind) == ([2, 5, 6, 8], [1, 3, 4, 7, 9], [])
+    assert not fetch(world, 10)
+
+
+def _token(world: World, lane: int) -> str:
+    return str(
+        world.value(
+            STORE,
+            "select k.token from relaybox_internal.lane_cursors k join relaybox_internal.subscription s using (subscription_id)"
+            " where s.subscription = 'billing' and k.lane = %s",
+            lane,
+        )
+    )
+
+
+def test_a_message_that_expires_while_its_worker_has_it_does_not_come_again(world: World) -> None:
+    """It is set aside when it would be fetched again; the fetch that returned it may still acknowledge."""
+    subscribe(world)
+    send(world, None, 1.5, None)
+    first = stream_positions(fetch(world, 10))
+    wait_until_expired(world)
+    assert first in ([1, 2, 3], [1, 3])
+    assert stream_positions(fetch(world, 10)) == [1, 3]
+    assert [row[:3] for row in letters(world)] == [(2, "expired", "open")]
+    ack(world, 3)
+    assert not fetch(world, 10)
+
+
+def test_a_rolled_back_fetch_counts_no_expired_message(world: World) -> None:
+    """The dead letter commits with the fetch; the next fetch makes it."""
+    subscribe(world)
+    send(world, PAST, None)
+    with world.session(STORE) as session:
+        session.cursor().execute("select * from relaybox.fetch('billing', 10)")
+        session.rollback()
+    assert letters(world) == []
+    assert stream_positions(fetch(world, 10)) == [2]
+    assert letters(world) == [(1, "expired", "open", 0)]
+
+
+def test_an_expired_message_is_redriven_or_dropped(world: World) -> None:
+    """A redrive is an order: the message comes although it is expired, and is not set aside again."""
+    subscribe(world)
+    send(world, PAST, PAST, None)
+    assert stream_positions(fetch(world, 10)) == [3]
+    ack(world, 3)
+    first, second = world.query(STORE, "select dead_letter_id from relaybox.dead_letters order by stream_position")
+    world.query(STORE, "select relaybox.redrive('billing', 'wanted all the same', %s)", first[0])
+    world.query(STORE, "select relaybox.drop_dead_letter(%s, 'too late')", second[0])
+    assert [(row[0], row[3]) for row in fetch(world, 10)] == [(1, 1)]
+    assert [(row[0], row[3]) for row in fetch(world, 10)] == [(1, 2)]
+    ack(world, 1)
+    assert [row[:3] for row in letters(world)] == [(1, "expired", "redriven"), (2, "expired", "dropped")]
+
+
+def test_a_replay_reads_expired_messages_as_history(world: World) -> None:
+    """What was acknowledged before it expired comes again; a second cursor does not look at expiry."""
+    subscribe(world)
+    send(world, 1.5, None)
+    taken = stream_positions(fetch(world, 10))
+    ack(world, 2)
+    wait_until_expired(world)
+    world.query(STORE, "select * from relaybox.replay('billing', '1', 'compare', through => '2', second_cursor => true)")
+    assert stream_positions(fetch(world, 10, "billing.replay-1")) == taken
+    world.query(STORE, "select * from relaybox.replay('billing', '1', 'again')")
+    assert stream_positions(fetch(world, 10)) == taken
+
+
+def test_hops_and_read_stream_carry_expired_messages(world: World) -> None:
+    """The next store gets the message and decides by its own clock; reading without a subscription returns it."""
+    send(world, PAST, None)
+    assert world.transfer_all() is None
+    for store in (STORE, "analytics"):
+        assert world.query(store, "select stream_position from relaybox.read_stream('flights')") == [(1,), (2,)]
+        assert world.value(store, "select has_expiry from relaybox_internal.stream")
+
+
+def test_a_stream_without_expiring_messages_stays_in_the_usual_fetch(world: World) -> None:
+    """Other headers do not count, nor do values of the header that only an earlier version's outbox took."""
+    send(world, None)
+    for value in ('{"traceparent": "00-1"}', "{}"):
+        world.query(
+            "airline", "insert into relaybox.outbox (topic, sender, payload, headers) values ('flights', 'UA', 'm', %s)", value
+        )
+    world.transfer(world.first_hop)
+    assert world.value(STORE, "select not has_expiry from relaybox_internal.stream")
+    for value in ('{"relaybox-expires-at": "soon"}', '{"relaybox-expires-at": 1e300}', '{"relaybox-expires-at": null}'):
+        assert world.value(STORE, "select relaybox_internal.expires_at(%s::jsonb)", value) is None
+
+
+@pytest.mark.parametrize("value", ['"2027-01-01T00:00:00Z"', "null", "-1", "1e12", "[1]", "{}"])
+def test_the_outbox_refuses_an_expiry_that_is_no_time(world: World, value: str) -> None:
+    """With the name of the rule, as it refuses every other message."""
+    with pytest.raises(psycopg2.errors.CheckViolation, match="expires_at_is_seconds_since_1970"):
+        world.query(
+            "airline",
+            "insert into relaybox.outbox (topic, sender, payload, headers) values ('flights', 'UA', 'm', %s)",
+            f'{{"relaybox-expires-at": {value}}}',
+        )
