@@ -160,6 +160,18 @@ class DerivationFailed(Terminal):
     """The function of a derivation failed, or returned what makes no message. Nothing of the attempt is sent."""
 
 
+class PayloadMissing(Terminal):
+    """The file with the payload of a large message is not in its directory. The message is refused."""
+
+
+class PayloadDiffers(Terminal):
+    """The file with the payload of a large message has other content than the message says. The message is refused."""
+
+
+class PayloadReferenceInvalid(Terminal):
+    """The header of a large message is no reference, or refers to another directory. The message is refused."""
+
+
 class LakeChanged(Terminal):
     """The table of an export is not as the export left it: others changed it, or it went back in time. Nothing is written."""
 
@@ -214,6 +226,10 @@ class SparkFailed(Transient):
 
 class FilesFailed(Transient):
     """Spark could not write, read or remove the files of a detached segment."""
+
+
+class PayloadsUnavailable(Transient):
+    """The directory of large payloads can't be reached, read or written, or its disk is full. No message is refused for it."""
 
 
 class LakeFailed(Transient):
