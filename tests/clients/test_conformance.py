@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import psycopg
 import pytest
 from django.db import transaction
@@ -20,6 +22,7 @@ from tests.support.libraries import (
     connect_asyncpg,
     django_database,
     each,
+    parameters,
     with_each_async_library,
     with_each_library,
 )
@@ -200,23 +203,59 @@ def test_g10_what_fails_at_commit_or_ends_the_transaction_is_refused(shop: World
     assert (ended, ended_and_begun) == ((4, gone), (5, gone))
 
 
+END_SESSIONS = """
+select pg_terminate_backend(pid, 10000) from pg_stat_activity
+where datname = current_database() and pid <> pg_backend_pid() and state = 'idle in transaction'
+"""
+
+
 @with_each_library
-def test_g10_a_session_that_is_lost_refuses_nothing_and_doubles_nothing(shop: World, library: Library) -> None:
+@pytest.mark.parametrize("met_by", ["the handler", "the acknowledgement"])
+def test_g10_a_session_that_is_lost_refuses_nothing_and_doubles_nothing(shop: World, library: Library, met_by: str) -> None:
+    """Also where the library has read the server's farewell and not yet the end of the socket: asyncpg is in no state for a call then."""
     lost: list[int] = []
 
     async def handle(connection: Any, message: Message) -> None:
         await library.execute(connection, insert(message))
         if message.stream_position == 3 and not lost:
             lost.append(3)
-            shop.query(
-                STORE,
-                "select pg_terminate_backend(pid, 10000) from pg_stat_activity "
-                "where datname = current_database() and pid <> pg_backend_pid() and state = 'idle in transaction'",
-            )
-            await library.execute(connection, "select 1")
+            shop.query(STORE, END_SESSIONS)
+            if met_by == "the handler":
+                await library.execute(connection, "select 1")
+            elif library.is_async:
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
 
     worker = library.run(library.consume(STORE, handle))
     assert lost == [3]
+    assert effects(shop) == [1, 2, 3, 4, 5, 6]
+    assert (worker.refused_count, dead_letters(shop)) == (0, [])
+
+
+def test_g10_a_session_of_a_pool_of_asyncpg_is_replaced_if_it_is_lost(shop: World) -> None:
+    """The pool has taken it back already when the consumer closes it."""
+    lost: list[int] = []
+
+    async def handle(connection: Any, message: Message) -> None:
+        await connection.execute(insert(message))
+        if message.stream_position == 3 and not lost:
+            lost.append(3)
+            await asyncio.to_thread(shop.query, STORE, END_SESSIONS)
+            with suppress(asyncpg.InterfaceError):  # says a connection that the pool has taken back
+                while not connection.is_closed():
+                    await asyncio.sleep(0.001)
+
+    async def scenario() -> aio.Consumer:
+        at = parameters(STORE)
+        given = {"host": at["host"], "port": int(at["port"]), "user": at["user"], "password": at["password"]}
+        async with (
+            asyncpg.create_pool(**given, database=at["dbname"], min_size=1, max_size=2) as pool,
+            aio.Consumer(pool.acquire, "billing", until_empty=True, backoff_seconds=0.01) as worker,
+        ):
+            await worker.run(handle)
+        return worker
+
+    worker = asyncio.run(scenario())
     assert effects(shop) == [1, 2, 3, 4, 5, 6]
     assert (worker.refused_count, dead_letters(shop)) == (0, [])
 

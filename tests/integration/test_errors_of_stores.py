@@ -248,6 +248,8 @@ ALLOWED = {
     "stores/frame_relay.py FrameRelay._peek OSError": "libpq meets the same error of the socket, and tells it",
     "stores/frame_relay.py FrameRelay._send BlockingIOError": "waits until the socket takes more",
     "stores/pipe.py CopySender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
+    "clients/asyncpg.py AsyncpgSession.close InternalClientError": "the session that was to be closed has been ended by the server",
+    "clients/raw.py is_closed InterfaceError": "a connection that its pool has taken back is closed, and that is the answer",
     "payloads.py PayloadStore.prepare FileExistsError": "who was first has chosen the id of the place, which is read and returned",
     "recovery/rebuilding.py _look errors.StoreNotInitialised": "an empty database is what a lost store begins with: it knows of nothing",
     "retention/segments.py _count psycopg2.errors.LockNotAvailable": "a hop that is busy is left for the next run",

@@ -37,7 +37,9 @@ def read_answer(error: BaseException) -> StoreAnswer | None:
         if _is_of(cause, "asyncpg", "PostgresError"):
             # asyncpg knows a broken connection as 08003, which no server sent
             return StoreAnswer(cause.sqlstate, str(cause), getattr(cause, "hint", None), is_broken=False)  # type: ignore[attr-defined]
-        if _is_of(cause, "asyncpg", "InterfaceError") or isinstance(cause, OSError):
+        # InternalClientError: the server has ended the session, and asyncpg has not read the end of the socket yet
+        is_of_asyncpg = _is_of(cause, "asyncpg", "InterfaceError") or _is_of(cause, "asyncpg", "InternalClientError")
+        if is_of_asyncpg or isinstance(cause, OSError):
             return StoreAnswer(None, _in_one_line(cause), None, is_broken=True)
     return None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from asyncpg import InternalClientError
+
 from relaybox.clients.listening import open_async_listener
 from relaybox.clients.raw import is_closed, is_idle
 from relaybox.clients.statements import arguments, render
@@ -47,7 +49,12 @@ class AsyncpgSession:
 
     async def close(self) -> None:
         """Ends the session; what was not committed is rolled back. asyncpg ends it at once if the server does not answer."""
-        await self.connection.close(timeout=CLOSE_SECONDS)
+        if is_closed(self.connection):
+            return
+        try:
+            await self.connection.close(timeout=CLOSE_SECONDS)
+        except InternalClientError:
+            self.connection.terminate()  # the server has ended the session
 
     async def open_listener(self, channel: str) -> Any:
         """Begins to take the notifications of a session that listens."""

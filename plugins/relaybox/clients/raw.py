@@ -11,7 +11,12 @@ _IDLE, _IN_ERROR = 0, 3
 def is_closed(connection: Any) -> bool:
     """Whether the connection was closed, or a statement found it broken."""
     if hasattr(connection, "is_closed"):  # asyncpg
-        return bool(connection.is_closed())
+        from asyncpg import InterfaceError
+
+        try:
+            return bool(connection.is_closed())
+        except InterfaceError:
+            return True  # its pool has taken it back, since it was closed
     return bool(connection.closed)
 
 
