@@ -364,6 +364,33 @@ def test_g10_a_cancelled_handler_leaves_no_effect_and_gives_its_lane_back(shop: 
 
 
 @with_each_async_library
+def test_g10_a_lane_is_free_at_once_wherever_a_consumer_is_cancelled(shop: World, library: Library) -> None:
+    """Also between two messages: while it acknowledges and fetches, commits, or begins the next transaction."""
+
+    deliver(shop, 60)
+
+    async def scenario() -> None:
+        for number in range(20):
+            handled = asyncio.Event()
+
+            async def handle(connection: Any, message: Message, handled: asyncio.Event = handled) -> None:
+                await library.execute(connection, "select 1")
+                handled.set()
+
+            task = asyncio.create_task(library.consume(STORE, handle, max_count=1, until_empty=False))
+            async with asyncio.timeout(patience(60)):
+                await handled.wait()
+            await asyncio.sleep(number / 4000)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            leased = shop.query(STORE, "select lane, worker from relaybox.lag('billing') where worker is not null")
+            assert leased == [], f"after {number} cancelled consumers"
+
+    library.run(scenario())
+
+
+@with_each_async_library
 def test_a_handler_that_times_out_is_refused_as_one_that_fails(shop: World, library: Library) -> None:
     async def handle(connection: Any, message: Message) -> None:
         if message.stream_position == 2:

@@ -101,11 +101,13 @@ class Consumer(ConsumerCore):
 
     async def _give_back(self) -> None:
         """After a cancellation: in a new session, since the cut statement may have left this one anywhere. Never waits for long."""
+        # a commit that was cut off leaves the lane to one of two fetches: the store gives it back to the one that has it
         current, self._current = self._current or self._handed_out, None
         await self._in_time(self._session.close())
-        if current is not None:
-            await self._in_time(self._release(current))
-            await self._in_time(self._session.close())
+        may_have_it = {fetched.token: fetched for fetched in (self._newest_fetched, current) if fetched is not None}
+        for fetched in may_have_it.values():
+            await self._in_time(self._release(fetched))
+        await self._in_time(self._session.close())
 
     async def _in_time(self, steps: Steps[None]) -> None:
         """Gives up after RELEASE_SECONDS, and where the store can't be reached: the lease ends by itself."""

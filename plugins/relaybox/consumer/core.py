@@ -70,6 +70,7 @@ class ConsumerCore:
         self._payload_reader = None if payload_type is None else payload_reader(payload_type)
         self._current: Message | None = None
         self._handed_out: Message | None = None
+        self._newest_fetched: Message | None = None  # of the newest fetch, whose commit may have been cut off
         self._refused: str | None = None
         self._has_timed_out = False  # the handler, in the middle of a statement: the library may have given up the session
         self._interrupted: str | None = None  # the transient error of the handler
@@ -229,9 +230,13 @@ class ConsumerCore:
         reach("consume.begin", None)
         messages = yield from self._session.fetch(self.worker, self._max_count, self._lane)
         reach("consume.fetched", None)
+        self._note_fetched(messages)
         yield from self._session.commit()
         reach("consume.leased", None)
         return messages
+
+    def _note_fetched(self, messages: list[Message]) -> None:
+        self._newest_fetched = messages[0] if messages else self._newest_fetched
 
     def _waits_for_lease(self) -> Steps[bool]:
         """Whether to go on resting with `until_empty`, since a lane will be free that this worker has to read."""
@@ -269,6 +274,7 @@ class ConsumerCore:
         try:
             if fetch:
                 following = yield from self._session.ack_and_fetch(message, self.worker, self._max_count, self._lane)
+                self._note_fetched(following)
             else:
                 yield from self._session.ack(message)
         except errors.TransactionEnded as ended:
