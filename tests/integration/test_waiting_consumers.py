@@ -7,9 +7,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from queue import Queue
+from typing import Any
 
 import psycopg2
 import pytest
@@ -280,6 +281,54 @@ def test_a_delivery_notifies_nobody_while_others_fill_the_queue(tmp_path: Path) 
     finally:
         cluster.stop("immediate")
         cluster.remove()
+
+
+def test_who_wakes_consumers_while_a_standby_hangs_holds_up_no_other_application(tmp_path: Path) -> None:
+    """Postgres holds one lock for all transactions that notify until the COMMIT ends; so does a release, redrive or replay."""
+    cluster = create_cluster("standby", tmp_path / "standby", settings={"synchronous_standby_names": "nobody"})
+    cluster.start()
+    with (
+        closing(psycopg2.connect(**cluster.parameters(), options="-c synchronous_commit=local")) as writer,
+        closing(psycopg2.connect(**cluster.parameters(), options="-c synchronous_commit=off")) as other,
+    ):
+        hanging = threading.Thread(target=_commit_until_the_end, args=[writer])
+        notified = threading.Thread(target=_commit_until_the_end, args=[other])
+        try:
+            with writer.cursor() as cursor:
+                source = Path(delivering.__file__).parents[3] / "sql/functions/streams"
+                cursor.execute("create schema relaybox_internal")
+                cursor.execute("create table public.work (id integer)")
+                for name in ("channel_of", "wake_consumers"):
+                    cursor.execute((source / f"{name}.sql").read_text())
+                cursor.execute("listen relaybox_stream_7")
+                cursor.execute("select relaybox_internal.wake_consumers(7)")
+                writer.commit()
+                assert len(writer.notifies) == 1, "this COMMIT waits for no standby"
+                cursor.execute("set synchronous_commit = on")
+                cursor.execute("insert into public.work values (1)")
+                cursor.execute("select relaybox_internal.wake_consumers(7)")
+            hanging.start()
+            wait_until(lambda: _rows(other, "select from pg_stat_activity where wait_event = 'SyncRep'") == 1, "the COMMIT hangs")
+            with other.cursor() as cursor:
+                cursor.execute("notify anything")
+            notified.start()
+            notified.join(patience(20))
+            assert not notified.is_alive(), "the other application's COMMIT hangs as well"
+        finally:
+            cluster.stop("immediate")  # ends both commits: before that no connection can be closed
+            cluster.remove()
+
+
+def _rows(connection: Any, query: str) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        connection.rollback()  # the next look sees what has happened since
+        return int(cursor.rowcount)
+
+
+def _commit_until_the_end(connection: Any) -> None:
+    with suppress(psycopg2.OperationalError):  # the cluster is stopped
+        connection.commit()
 
 
 def test_the_program_of_the_docs_waits_for_its_messages(shop: World) -> None:
