@@ -264,7 +264,7 @@ def test_a_message_that_the_version_after_refuses_is_told(before: Any, after: An
         pytest.param(pets(CAT), pets(CAT, DOG), id="one more model of a union with a discriminator"),
         pytest.param(
             pets(CAT, DOG),
-            pets({**CAT, "properties": {**CAT["properties"], "name": {"type": "string"}}}, DOG),
+            pets({**CAT, "properties": {"kind": {"const": "cat"}, "name": {"type": "string"}}}, DOG),
             id="a new property in a union with a discriminator",
         ),
         pytest.param(
@@ -464,15 +464,29 @@ def test_no_message_is_refused_where_no_break_was_told(pair: tuple[Any, Any], va
     """Also of schemas that refer to parts of themselves, by a validator that others wrote."""
     before, after = pair
     kind = validator_for(before)
-    assume(all(map(is_schema, pair)))
+    assume(all(is_schema(document) and all(ends(document, document["$defs"].get(name)) for name in "cd") for document in pair))
     if list_breaks(before, after, new_properties=False):
         return
     for value in values:
-        try:
-            if kind(before).is_valid(value):
-                assert kind(after).is_valid(value), (before, after, value)
-        except RecursionError:  # a $ref leads to itself in place: no value is taken
-            assume(False)
+        if kind(before).is_valid(value):
+            assert kind(after).is_valid(value), (before, after, value)
+
+
+def ends(document: Any, part: Any, path: tuple[str, ...] = ()) -> bool:
+    """Whether no `$ref` below a part leads to itself for the same value: a validator would not end."""
+    if isinstance(part, list):
+        return all(ends(document, each, path) for each in part)
+    if not isinstance(part, dict):
+        return True
+    reference = part.get("$ref")
+    inner = [part.get(word) for word in ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")] + list(
+        part.get("dependentSchemas", {}).values()
+    )
+    if reference is not None:
+        if reference in path:
+            return False
+        inner.append({"then": document["$defs"].get(reference[-1])})
+    return all(ends(document, each, (*path, reference) if reference and each is inner[-1] else path) for each in inner)
 
 
 def is_schema(document: Any) -> bool:
