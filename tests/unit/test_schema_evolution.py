@@ -316,6 +316,13 @@ def test_a_ref_that_leads_to_itself_is_a_break() -> None:
     assert list_breaks({}, {"anyOf": [{"type": "string"}, {"$ref": "#"}]})
 
 
+def test_a_ref_to_what_is_no_schema_is_a_break() -> None:
+    """Draft-07 does not know `$defs`, so its meta-schema lets anything stand there."""
+    before: dict[str, Any] = {"$schema": DRAFT_7, "items": {"$ref": "#/$defs/d"}, "$defs": {"d": {"properties": {}}}}
+    after = {**before, "$defs": {"d": {"properties": False}}}
+    assert "no JSON Schema" in str(list_breaks(before, after)[0])
+
+
 def takes(schema: Any, value: Any) -> bool:
     return bool(validator_for(schema, Draft202012Validator)(schema).is_valid(value))
 
@@ -479,9 +486,9 @@ def ends(document: Any, part: Any, path: tuple[str, ...] = ()) -> bool:
     if not isinstance(part, dict):
         return True
     reference = part.get("$ref")
-    inner = [part.get(word) for word in ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")] + list(
-        part.get("dependentSchemas", {}).values()
-    )
+    inner = [part.get(word) for word in ("allOf", "anyOf", "oneOf", "not", "if", "then", "else")]
+    dependent = part.get("dependentSchemas")
+    inner += dependent.values() if isinstance(dependent, dict) else ()
     if reference is not None:
         if reference in path:
             return False
@@ -491,4 +498,5 @@ def ends(document: Any, part: Any, path: tuple[str, ...] = ()) -> bool:
 
 def is_schema(document: Any) -> bool:
     kind = validator_for(document)
-    return bool(kind(kind.META_SCHEMA).is_valid(document))
+    parts = [document, *document["$defs"].values()]  # draft-07 does not know $defs
+    return all(kind(kind.META_SCHEMA).is_valid(part) for part in parts)

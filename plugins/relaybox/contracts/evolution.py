@@ -71,27 +71,30 @@ def list_breaks(before: Schema, after: Schema, *, new_properties: bool = True) -
     if text_of(before) == text_of(after):
         return []
     documents = SchemaDocument(before), SchemaDocument(after)
-    old, new = (document.draft for document in documents)
-    if old != new:
-        return [Break("", f"$schema is {new} now, and was {old}: versions of two drafts can't be compared")]
-    if new not in _DRAFTS:
-        return [Break("", f"schemas of {new} can't be compared, so they have to stay the same")]
-    for document in documents:
-        if word := document.moving_word():
-            return [
-                Break(
-                    "", f"{word} changes what a $ref leads to: documents with it can't be compared, so they have to stay the same"
-                )
-            ]
+    if reason := _say_why_not(*documents):
+        return [Break("", reason)]
     comparison = _Comparison(*documents, new_properties=new_properties)
     try:
         return list(dict.fromkeys(comparison.compare(before, after, "", documents[0].in_place([before]))))
+    except (AttributeError, TypeError):  # a place that the draft does not know as one of schemas, so nobody checked it
+        return [Break("", "a $ref leads to what is no JSON Schema: it can't be compared")]
     except (_TooLargeError, RecursionError):
         return [
             Break(
                 "", f"the schemas have too many alternatives in each other: they can't be compared ({_MOST_COMPARISONS:,} steps)"
             )
         ]
+
+
+def _say_why_not(before: SchemaDocument, after: SchemaDocument) -> str | None:
+    """Why two documents can't be compared at all; None: they can."""
+    if before.draft != after.draft:
+        return f"$schema is {after.draft} now, and was {before.draft}: versions of two drafts can't be compared"
+    if after.draft not in _DRAFTS:
+        return f"schemas of {after.draft} can't be compared, so they have to stay the same"
+    if word := before.moving_word() or after.moving_word():
+        return f"{word} changes what a $ref leads to: documents with it can't be compared, so they have to stay the same"
+    return None
 
 
 class _TooLargeError(Exception):
