@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from relaybox.contracts.evolution import Schema
+from relaybox.contracts.schema_documents import Schema
 from relaybox.contracts.sql_patterns import UntranslatablePattern, translate_pattern
 from relaybox.errors import ConfigurationError
 from relaybox.exact_json import write_json

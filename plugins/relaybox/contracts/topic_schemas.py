@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaybox import errors
-from relaybox.contracts.evolution import Break, Schema, list_breaks
+from relaybox.contracts.evolution import Break, list_breaks
+from relaybox.contracts.schema_documents import Schema
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
