@@ -359,12 +359,11 @@ def test_times_in_headers_are_utc_whatever_the_session_says(world: World) -> Non
 
 
 @pytest.mark.parametrize("payload", [{"row": True}, {"column": "payload"}])
-def test_settings_of_a_session_change_no_message(
-    world: World, monkeypatch: pytest.MonkeyPatch, payload: dict[str, Any]
-) -> None:
+def test_settings_of_a_session_change_no_message(world: World, monkeypatch: pytest.MonkeyPatch, payload: dict[str, Any]) -> None:
     """Not of the one that inserts, not of the one that adopts: the trigger, the backlog and the dry run give the same message."""
     make_table(
-        world, "alter table app.outboxevent add column price float8, add column raw bytea, add column span interval, add column days daterange"
+        world,
+        "alter table app.outboxevent add column price float8, add column raw bytea, add column span interval, add column days daterange",
     )
     settings = (
         "set extra_float_digits = -10; set bytea_output = escape; set intervalstyle = iso_8601; "
@@ -383,13 +382,17 @@ def test_settings_of_a_session_change_no_message(
     }
     mapped = {"payload": payload, "headers": {"headers": mapping["header"]}}
     one, two = (f"00000000-0000-0000-0000-00000000000{number}" for number in (1, 2))
-    dry_run = "select headers, payload from relaybox_internal.preview_messages('app.outboxevent', 'app.outboxevent', %s, '{id}', 9)"
+    dry_run = (
+        "select headers, payload from relaybox_internal.preview_messages('app.outboxevent', 'app.outboxevent', %s, '{id}', 9)"
+    )
     world.query("airline", insert, one)
     with world.session() as connection, connection.cursor() as cursor:
         cursor.execute(settings)
         cursor.execute(dry_run, (json.dumps(mapping),))
         shown = cursor.fetchall()
-    monkeypatch.setenv("PGOPTIONS", "-c extra_float_digits=-10 -c intervalstyle=iso_8601 -c datestyle=german -c bytea_output=escape")
+    monkeypatch.setenv(
+        "PGOPTIONS", "-c extra_float_digits=-10 -c intervalstyle=iso_8601 -c datestyle=german -c bytea_output=escape"
+    )
     adopt(world, mapped=mapped, with_backlog=True)
     with world.session() as connection, connection.cursor() as cursor:
         cursor.execute(settings)
@@ -409,7 +412,9 @@ def test_a_virtual_column_can_not_be_sent(world: World, mapped: dict[str, Any]) 
     """A trigger can't read one: each insert would fail. Nothing is changed. A table whose virtual column is not mapped is adopted."""
     if int(world.value("airline", "show server_version_num")) < 180000:
         pytest.skip("virtual columns came with Postgres 18")
-    make_table(world, "alter table app.outboxevent add column n integer, add column v integer generated always as (n + 1) virtual")
+    make_table(
+        world, "alter table app.outboxevent add column n integer, add column v integer generated always as (n + 1) virtual"
+    )
     with pytest.raises(errors.AdoptionRefused, match="column v of app.outboxevent is generated and virtual"):
         adopt(world, mapped=mapped)
     write(world, "1")
