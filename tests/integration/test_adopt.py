@@ -415,7 +415,7 @@ def test_a_virtual_column_can_not_be_sent(world: World, mapped: dict[str, Any]) 
     make_table(
         world, "alter table app.outboxevent add column n integer, add column v integer generated always as (n + 1) virtual"
     )
-    with pytest.raises(errors.AdoptionRefused, match="column v of app.outboxevent is generated and virtual"):
+    with pytest.raises(errors.AdoptionRefused, match=r"column v of app\.outboxevent is generated and virtual"):
         adopt(world, mapped=mapped)
     write(world, "1")
     adopt(world)
