@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from io import StringIO
 from typing import Any
 
@@ -355,6 +356,71 @@ def test_times_in_headers_are_utc_whatever_the_session_says(world: World) -> Non
         )
         connection.commit()
     assert messages(world, "headers") == [({"type": "Landed", "timestamp": "2026-11-27T00:00:00.500000Z"},)]
+
+
+@pytest.mark.parametrize("payload", [{"row": True}, {"column": "payload"}])
+def test_settings_of_a_session_change_no_message(world: World, monkeypatch: pytest.MonkeyPatch, payload: dict[str, Any]) -> None:
+    """Not of the one that inserts, not of the one that adopts: the trigger, the backlog and the dry run give the same message."""
+    make_table(
+        world,
+        "alter table app.outboxevent add column price float8, add column raw bytea, add column span interval, add column days daterange",
+    )
+    settings = (
+        "set extra_float_digits = -10; set bytea_output = escape; set intervalstyle = iso_8601; "
+        "set datestyle = 'German'; set timezone = 'Asia/Tokyo'"
+    )
+    insert = (
+        "insert into app.outboxevent (id, aggregatetype, aggregateid, type, payload, price, raw, span, days) values "
+        "(%s, 'Flights', 'k', 'Landed', '1', 0.1::float8 + 0.2::float8, '\\x00ff', '1 mon 2 days', '[2026-11-27,2026-11-29)')"
+    )
+    mapping = {
+        "message_id": {"column": "id"},
+        "topic": {"parts": ["flights"]},
+        "sender": {"parts": ["app"]},
+        "payload": payload,
+        "header": {name: {"column": name} for name in ("price", "span", "days")},
+    }
+    mapped = {"payload": payload, "headers": {"headers": mapping["header"]}}
+    one, two = (f"00000000-0000-0000-0000-00000000000{number}" for number in (1, 2))
+    dry_run = (
+        "select headers, payload from relaybox_internal.preview_messages('app.outboxevent', 'app.outboxevent', %s, '{id}', 9)"
+    )
+    world.query("airline", insert, one)
+    with world.session() as connection, connection.cursor() as cursor:
+        cursor.execute(settings)
+        cursor.execute(dry_run, (json.dumps(mapping),))
+        shown = cursor.fetchall()
+    monkeypatch.setenv(
+        "PGOPTIONS", "-c extra_float_digits=-10 -c intervalstyle=iso_8601 -c datestyle=german -c bytea_output=escape"
+    )
+    adopt(world, mapped=mapped, with_backlog=True)
+    with world.session() as connection, connection.cursor() as cursor:
+        cursor.execute(settings)
+        cursor.execute(insert, (two,))
+        connection.commit()
+    backlog, inserted = messages(world, "headers", "payload")
+    assert backlog == shown[0]
+    assert inserted == (backlog[0], backlog[1].replace(one, two))
+    assert backlog[0] == {"price": 0.30000000000000004, "span": "1 mon 2 days", "days": "[2026-11-27,2026-11-29)"}
+    if "row" in payload:
+        assert '"price": 0.30000000000000004' in backlog[1]
+        assert '"raw": "\\\\x00ff"' in backlog[1]
+
+
+@pytest.mark.parametrize("mapped", [{"key": {"column": "v"}}, {"payload": {"row": True}}])
+def test_a_virtual_column_can_not_be_sent(world: World, mapped: dict[str, Any]) -> None:
+    """A trigger can't read one: each insert would fail. Nothing is changed. A table whose virtual column is not mapped is adopted."""
+    if int(world.value("airline", "show server_version_num")) < 180000:
+        pytest.skip("virtual columns came with Postgres 18")
+    make_table(
+        world, "alter table app.outboxevent add column n integer, add column v integer generated always as (n + 1) virtual"
+    )
+    with pytest.raises(errors.AdoptionRefused, match=r"column v of app\.outboxevent is generated and virtual"):
+        adopt(world, mapped=mapped)
+    write(world, "1")
+    adopt(world)
+    write(world, "2")
+    assert sent(world) == ["2"]
 
 
 def test_a_row_that_can_not_be_a_message_fails_aloud(world: World) -> None:

@@ -9,6 +9,12 @@ create or replace function relaybox_internal.adopt_table(
 returns table (adoption_id integer, is_new boolean, changed text[], backlog_count bigint, waiting_count bigint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+-- the text of values is that of the trigger (adoption_trigger), whatever the session says
+set timezone = 'UTC'
+set datestyle = iso
+set intervalstyle = postgres
+set extra_float_digits = 1
+set bytea_output = hex
 set row_security = off
 as $$
 declare
@@ -42,7 +48,7 @@ begin
     changed := '{}';
     if not was_there then
         insert into relaybox_internal.adopted_table as a (table_name, mapping, on_unmapped, state, template)
-        values (table_name_, mapping_, on_unmapped_, case when with_backlog then 'backlog' else 'sending' end, 2)
+        values (table_name_, mapping_, on_unmapped_, case when with_backlog then 'backlog' else 'sending' end, 3)
         returning a.* into adopted;
     elsif with_backlog and adopted.backlog_count is null then
         raise exception using errcode = 'RB044',

@@ -79,9 +79,11 @@ begin
         from unnest(statements) with ordinality s (statement, place)
     );
     return format(
-        E'returns trigger language plpgsql security definer set search_path = pg_catalog, relaybox, pg_temp%s '
+        E'returns trigger language plpgsql security definer set search_path = pg_catalog, relaybox, pg_temp '
+        -- who inserts must not change the text of a value
+        'set timezone = ''UTC'' set datestyle = iso set intervalstyle = postgres set extra_float_digits = 1 '
+        'set bytea_output = hex '
         'as $send$\n%sbegin\n%s    return null;\nend\n$send$',
-        case when adopted.mapping -> 'payload' ? 'row' then ' set timezone = ''UTC''' else '' end,
         case when is_aside or of_parts then E'declare\n' else '' end
         || case when is_aside then E'    sent bigint;\n' else '' end
         || case

@@ -116,6 +116,20 @@ found as (
         else m.kind not in ('text', 'enum', 'uuid', 'number', 'boolean')
     end
     union all
+    select 8, true, format('column %I of %s is generated and virtual: a trigger can''t read it, which the %s would do', a.attname, t.name, w.field),
+        'Map another column, or make this one stored: generated always as (...) stored.'
+    from target t
+    join pg_attribute a on a.attrelid = t.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = 'v'
+    cross join lateral (
+        select string_agg(distinct m.field, ', ') as field
+        from (
+            select m.field from mapped m where m.column_name = a.attname
+            union all
+            select 'payload' where mapping -> 'payload' ? 'row'
+        ) m
+    ) w
+    where w.field is not null
+    union all
     select 6, true, format('%s has a column relaybox_row, which is what Relaybox calls the row', t.name), 'Rename it.'
     from target t
     join pg_attribute a on a.attrelid = t.oid and a.attname = 'relaybox_row' and not a.attisdropped

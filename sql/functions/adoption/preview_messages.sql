@@ -9,6 +9,12 @@ returns table (
 )
 language plpgsql stable
 set search_path = pg_catalog, pg_temp
+-- the text of values is that of the trigger (adoption_trigger), whatever the session says
+set timezone = 'UTC'
+set datestyle = iso
+set intervalstyle = postgres
+set extra_float_digits = 1
+set bytea_output = hex
 set row_security = off
 as $$
 begin

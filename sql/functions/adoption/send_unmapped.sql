@@ -6,6 +6,12 @@ create or replace function relaybox_internal.send_unmapped(adoption_id_ integer)
 returns table (sent_count bigint, left_count bigint)
 language plpgsql volatile
 set search_path = pg_catalog, pg_temp
+-- the text of values is that of the trigger (adoption_trigger), whatever the session says
+set timezone = 'UTC'
+set datestyle = iso
+set intervalstyle = postgres
+set extra_float_digits = 1
+set bytea_output = hex
 as $$
 declare
     adopted relaybox_internal.adopted_table;
