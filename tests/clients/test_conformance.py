@@ -367,7 +367,7 @@ def test_g10_a_cancelled_handler_leaves_no_effect_and_gives_its_lane_back(shop: 
 def test_g10_a_lane_is_free_at_once_wherever_a_consumer_is_cancelled(shop: World, library: Library) -> None:
     """Also between two messages: while it acknowledges and fetches, commits, or begins the next transaction."""
 
-    deliver(shop, 60)
+    deliver(shop, 600)
 
     async def scenario() -> None:
         for number in range(20):
