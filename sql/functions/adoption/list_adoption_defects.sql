@@ -70,6 +70,17 @@ found as (
     ) o
     where a.now_named <> a.table_name
     union all
+    select a.adoption_id, a.table_name, 'parent', true, format(
+        'the table is a partition of %s now: rows that are inserted by the name of that one are not sent', p.name
+    ), format('%s; then: relaybox adopt %s', a.end_command, relaybox_internal.shell_words(s.store, p.name))
+    from adopted a
+    join pg_class c on c.oid = a.relation and c.relispartition
+    join pg_inherits i on i.inhrelid = c.oid
+    join pg_class above on above.oid = i.inhparent
+    join pg_namespace n on n.oid = above.relnamespace
+    cross join lateral (select quote_ident(n.nspname) || '.' || quote_ident(above.relname) as name) p
+    cross join relaybox_internal.store s
+    union all
     select a.adoption_id, a.table_name, 'trigger', true,
         case
             when p.trigger_id is null and p.is_root
