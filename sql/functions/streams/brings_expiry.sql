@@ -13,6 +13,10 @@ as $$
 declare
     is_found boolean;
 begin
+    if current_setting('relaybox.without_expiry', true)
+        = format('%s %s %s', log_id_, first_position, last_position) then
+        return false; -- this session has published the batch, and looked when it counted the rows
+    end if;
     execute '
         select exists (
             select from relaybox_internal.log l
