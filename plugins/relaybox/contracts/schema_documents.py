@@ -54,7 +54,7 @@ class SchemaDocument:
             beside = {word: value for word, value in schema.items() if word != "$ref" and word not in NOTES}
             if beside and self.draft not in _REFS_STAND_ALONE:
                 return {**beside, "allOf": [*beside.get("allOf", ()), {"$ref": schema["$ref"]}]}
-            found = self._find(schema["$ref"])
+            found = self.find(schema["$ref"])
             if seen > 100 or not isinstance(found, bool | Mapping):
                 return None
             schema = found
@@ -83,7 +83,7 @@ class SchemaDocument:
             for reference in _references(waiting.pop()):
                 if reference in texts:
                     continue
-                found = self._find(reference)
+                found = self.find(reference)
                 if not isinstance(found, bool | Mapping):
                     return None
                 texts[reference] = _without_notes(found)
@@ -105,10 +105,10 @@ class SchemaDocument:
             for word in ("dependentSchemas", "dependencies"):
                 waiting += schema.get(word, {}).values()
             if "$ref" in schema:
-                waiting.append(self._find(schema["$ref"]))
+                waiting.append(self.find(schema["$ref"]))
         return tuple(found.values())
 
-    def _find(self, reference: object) -> Any:
+    def find(self, reference: object) -> Any:
         """What a `$ref` leads to within the document; None: nothing."""
         if reference == "#":
             return self.root

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from relaybox.contracts.schema_documents import Schema
+from relaybox.contracts.schema_documents import Schema, SchemaDocument
 from relaybox.contracts.sql_patterns import UntranslatablePattern, translate_pattern
 from relaybox.errors import ConfigurationError
 from relaybox.exact_json import write_json
@@ -344,14 +344,11 @@ class _Compiler:
     def ref(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
         if argument in spot.refs:
             raise self._refused(spot.place, f"{argument} leads to itself")
-        found: Any = self._root
         if not argument.startswith("#/"):
             raise self._refused(spot.place, f"{argument} does not lead to a part of the document")
-        for step in argument[2:].split("/"):
-            name = step.replace("~1", "/").replace("~0", "~")
-            if not isinstance(found, Mapping) or name not in found:
-                raise self._refused(spot.place, f"{argument} leads to nothing")
-            found = found[name]
+        found = SchemaDocument(self._root).find(argument)
+        if not isinstance(found, bool | Mapping):
+            raise self._refused(spot.place, f"{argument} leads to nothing")
         return [
             *self._block(found, spot.target, argument[1:], (*spot.refs, argument)),
             f"if {spot.problem} is not null then exit {spot.label}; end if;",
