@@ -242,8 +242,9 @@ def test_g10_a_session_of_a_pool_of_asyncpg_is_replaced_if_it_is_lost(shop: Worl
             lost.append(3)
             await asyncio.to_thread(shop.query, STORE, END_SESSIONS)
             with suppress(asyncpg.InterfaceError):  # says a connection that the pool has taken back
-                while not connection.is_closed():
-                    await asyncio.sleep(0.001)
+                async with asyncio.timeout(patience(30)):
+                    while not connection.is_closed():
+                        await asyncio.sleep(0.001)
 
     async def scenario() -> aio.Consumer:
         at = parameters(STORE)
