@@ -159,3 +159,26 @@ def test_the_outbox_refuses_an_expiry_that_is_no_time(world: World, value: str) 
             "insert into relaybox.outbox (topic, sender, payload, headers) values ('flights', 'UA', 'm', %s)",
             f'{{"relaybox-expires-at": {value}}}',
         )
+
+
+@pytest.mark.parametrize("with_index", [False, True], ids=["no index", "own indexes"])
+@pytest.mark.parametrize("expiring", [None, 1, 25_000], ids=["none expires", "the first expires", "the last expires"])
+def test_the_count_of_a_batch_looks_for_expiry_so_that_its_decision_does_not(
+    world: World, with_index: bool, expiring: int | None
+) -> None:
+    """The session that counted a batch without expiry notes it; a batch with one is never noted."""
+    world.query(
+        "airline",
+        "insert into relaybox.outbox (topic, sender, index, payload, headers)"
+        " select 'flights', 'UA', case when %s then n end, 'm', case when n = %s then '{\"relaybox-expires-at\": 9e9}'::jsonb end"
+        " from generate_series(1, 25000) n",
+        with_index,
+        expiring,
+    )
+    world.transfer(world.first_hop)
+    assert world.value(STORE, "select has_expiry from relaybox_internal.stream") == (expiring is not None)
+    with world.session(STORE) as session, session.cursor() as cursor:
+        cursor.execute("select relaybox_internal.count_batch_rows(h, 1, 1, 25000) from relaybox_internal.hop_in h")
+        cursor.execute("select current_setting('relaybox.without_expiry', true)")
+        (noted,) = cursor.fetchone()
+    assert (noted or "") == ("1 1 25000" if expiring is None else "")

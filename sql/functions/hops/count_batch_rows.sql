@@ -1,8 +1,7 @@
 -- Counts the rows of a batch that is about to be published. has_own_indexes: a row has an index of
 -- its sender, or its sender is declared. If the first row has an index, fills
--- pg_temp.published_sender; else notes in the session whether a row has an expiry (brings_expiry()).
--- Changes planner settings until the end of the transaction. Raises RB014
--- if rows are missing.
+-- pg_temp.published_sender. Notes in the session if no row has an expiry (brings_expiry()). Changes
+-- planner settings until the end of the transaction. Raises RB014 if rows are missing.
 create or replace function relaybox_internal.count_batch_rows(
     head relaybox_internal.hop_in, batch_ bigint, first_position bigint, last_position bigint,
     out row_count bigint, out has_own_indexes boolean
@@ -27,13 +26,20 @@ begin
     perform relaybox_internal.make_published_sender();
     if first_has_own_index then
         -- most rows probably have one: deliver_next() in this session finds the senders counted
-        insert into pg_temp.published_sender
-        select head.log_id, batch_, c.*
-        from relaybox_internal.count_senders(head.log_id, first_position, last_position) c;
-        select coalesce(sum(p.row_count), 0),
-            bool_or(p.epoch > 0 or coalesce(p.sender = any(declared), false))
-        into row_count, has_own_indexes
-        from pg_temp.published_sender p;
+        with counted as materialized (
+            select * from relaybox_internal.count_senders(head.log_id, first_position, last_position)
+        ), kept as (
+            insert into pg_temp.published_sender (
+                log_id, batch, sender, epoch, row_count, first_index, last_index, ascending, first_sent_at
+            )
+            select head.log_id, batch_, c.sender, c.epoch, c.row_count, c.first_index, c.last_index,
+                c.ascending, c.first_sent_at
+            from counted c
+        )
+        select coalesce(sum(c.row_count), 0),
+            bool_or(c.epoch > 0 or coalesce(c.sender = any(declared), false)), bool_or(c.has_expiry)
+        into row_count, has_own_indexes, has_expiry
+        from counted c;
     else
         -- plpgsql counts in parallel only in a dynamic statement
         execute '
@@ -43,11 +49,11 @@ begin
             where l.log_id = $1 and l.log_position >= $2 and l.log_position <= $3'
         into row_count, has_own_indexes, has_expiry
         using head.log_id, first_position, last_position, declared, 'relaybox-expires-at';
-        if has_expiry is not true then
-            perform set_config(
-                'relaybox.without_expiry', format('%s %s %s', head.log_id, first_position, last_position), false
-            );
-        end if;
+    end if;
+    if has_expiry is not true then
+        perform set_config(
+            'relaybox.without_expiry', format('%s %s %s', head.log_id, first_position, last_position), false
+        );
     end if;
     if row_count <> last_position - first_position + 1 then
         raise exception using errcode = 'RB014',

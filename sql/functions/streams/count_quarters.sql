@@ -1,5 +1,5 @@
--- Counts the senders of a range of a log, a quarter of it per worker: the rows of each, and whether
--- its indexes rise by one from row to row. Reads in the order of positions: the indexes of each
+-- Counts the senders of a range of a log, a quarter of it per worker: the rows of each, whether its
+-- indexes rise by one from row to row, and whether one of its messages may have an expiry. Reads in the order of positions: the indexes of each
 -- sender are gathered as they come, and compared with what they must be. A worker's quarter is
 -- never divided and nothing is sorted, since rows would lose their order. It is a statement of its
 -- own, whose result needs no order: a planner might otherwise sort by sender first, and sorts are
@@ -9,7 +9,7 @@ create or replace function relaybox_internal.count_quarters(
 )
 returns table (
     quarter integer, sender text, epoch integer, row_count bigint, first_index bigint,
-    last_index bigint, ascending boolean, first_sent_at timestamptz
+    last_index bigint, ascending boolean, first_sent_at timestamptz, has_expiry boolean
 )
 language plpgsql stable
 set enable_sort = off
@@ -29,9 +29,10 @@ declare
     step bigint := (last_position - first_position) / quarters + 1;
     one_quarter constant text := '
         select %s as quarter, l.sender, l.epoch, array_agg(l.index) as indexes,
-            min(l.sent_at) as first_sent_at
+            min(l.sent_at) as first_sent_at,
+            coalesce(bool_or(l.headers ? ''relaybox-expires-at''), false) as has_expiry
         from (
-            select m.sender, m.epoch, m.index, m.sent_at from relaybox_internal.log m
+            select m.sender, m.epoch, m.index, m.sent_at, m.headers from relaybox_internal.log m
             where m.log_id = $1 and m.log_position >= %s and m.log_position <= %s
             order by m.log_position
         ) l
@@ -43,9 +44,9 @@ begin
                     when a.ascending then a.indexes[1]
                     else (select min(i) from unnest(a.indexes) i)
                 end,
-                a.indexes[a.row_count], a.ascending, a.first_sent_at
+                a.indexes[a.row_count], a.ascending, a.first_sent_at, a.has_expiry
             from (
-                select q.quarter, q.sender, q.epoch, q.indexes, q.first_sent_at,
+                select q.quarter, q.sender, q.epoch, q.indexes, q.first_sent_at, q.has_expiry,
                     cardinality(q.indexes)::bigint as row_count,
                     q.indexes = array(
                         select least(q.indexes[1], 9223372036854775807 - cardinality(q.indexes)) + n
