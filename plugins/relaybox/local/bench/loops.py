@@ -17,7 +17,7 @@ from rich.table import Table
 
 from relaybox import errors
 from relaybox.amounts import amount
-from relaybox.local.bench.hop import WARM_UP
+from relaybox.local.bench.hop import WARM_UP, show_progress
 from relaybox.local.bench.libraries import LIBRARIES, consume, installed_libraries, lacking_libraries
 from relaybox.local.bench.report import show_seconds
 from relaybox.local.bench.stores import DESTINATION, BenchStores
@@ -51,7 +51,7 @@ def measure_loops(stores: BenchStores, count: int, rounds: int, console: Console
         stores: with the messages in the log of the only stream.
         count: messages that are there. Of those with a transaction each a tenth is measured.
         rounds: how often; each begins with another contestant.
-        console: for what is left out.
+        console: for what is left out, and the progress.
 
     Raises:
         ContentDiffers: a contestant consumed fewer messages.
@@ -61,20 +61,23 @@ def measure_loops(stores: BenchStores, count: int, rounds: int, console: Console
     names = [PLAIN, *installed_libraries()]
     stores.query(DESTINATION, "alter database postgres set synchronous_commit = off")
     try:
-        return list(_take_turns(stores, names, count, rounds))
+        return list(_take_turns(stores, names, count, rounds, console))
     finally:
         stores.query(DESTINATION, "alter database postgres reset synchronous_commit")
 
 
-def _take_turns(stores: BenchStores, names: Sequence[str], count: int, rounds: int) -> Iterator[Loop]:
-    for round_ in range(rounds + 1):
-        first = round_ % len(names)
-        for name in (*names[first:], *names[:first]):
-            for per_transaction in PER_TRANSACTION:
-                least = count if per_transaction > 1 else max(1, count // 10)
-                loop = _measure(stores, name, per_transaction, least, round_)
-                if round_ != WARM_UP:
-                    yield loop
+def _take_turns(stores: BenchStores, names: Sequence[str], count: int, rounds: int, console: Console) -> Iterator[Loop]:
+    with show_progress(console) as progress:
+        task = progress.add_task("the consumer of each library", total=(rounds + 1) * len(names) * len(PER_TRANSACTION))
+        for round_ in range(rounds + 1):
+            first = round_ % len(names)
+            for name in (*names[first:], *names[:first]):
+                for per_transaction in PER_TRANSACTION:
+                    least = count if per_transaction > 1 else max(1, count // 10)
+                    loop = _measure(stores, name, per_transaction, least, round_)
+                    progress.advance(task)
+                    if round_ != WARM_UP:
+                        yield loop
 
 
 def _measure(stores: BenchStores, name: str, per_transaction: int, count: int, round_: int) -> Loop:

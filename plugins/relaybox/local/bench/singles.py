@@ -21,7 +21,7 @@ from rich.table import Table
 
 from relaybox import errors
 from relaybox.amounts import amount
-from relaybox.local.bench.hop import WARM_UP
+from relaybox.local.bench.hop import WARM_UP, show_progress
 from relaybox.local.bench.report import show_seconds
 from relaybox.local.bench.rivals import PGMQ, PGQ
 from relaybox.local.bench.stores import DESTINATION, BenchStores
@@ -151,12 +151,15 @@ def measure_singles(stores: BenchStores, log_id: int, count: int, rounds: int, c
     """
     names = [name for name in CONTESTANTS if _make(stores, name, console)]
     measured = []
-    for round_ in range(rounds + 1):
-        first = round_ % len(names)
-        for name in names[first:] + names[:first]:
-            single = _measure(stores, name, log_id, count, round_)
-            if round_ != WARM_UP:
-                measured.append(single)
+    with show_progress(console) as progress:
+        task = progress.add_task("one message at a time", total=(rounds + 1) * len(names))
+        for round_ in range(rounds + 1):
+            first = round_ % len(names)
+            for name in names[first:] + names[:first]:
+                single = _measure(stores, name, log_id, count, round_)
+                progress.advance(task)
+                if round_ != WARM_UP:
+                    measured.append(single)
     return measured
 
 
