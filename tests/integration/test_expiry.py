@@ -115,6 +115,31 @@ def test_an_expired_message_is_redriven_or_dropped(world: World) -> None:
     assert [row[:3] for row in letters(world)] == [(1, "expired", "redriven"), (2, "expired", "dropped")]
 
 
+def test_a_cursor_over_what_was_set_aside_and_redriven_is_no_defect(world: World) -> None:
+    """The cursor passes messages that no fetch returned; afterwards they are redriven, and verification still knows them."""
+    subscribe(world, ", hold_sender => true")
+    send(world, None)
+    assert stream_positions(fetch(world, 10)) == [1]
+    ack(world, 1)
+    send(world, PAST)
+    assert not fetch(world, 10)
+    send(world, None, None)
+    assert not fetch(world, 10)
+    assert [row[:2] for row in letters(world)] == [(2, "expired"), (3, "waits_behind"), (4, "waits_behind")]
+    world.query(STORE, "select relaybox.redrive('billing', 'wanted all the same')")
+    assert stream_positions(fetch(world, 10)) == [2, 3, 4]
+    ack(world, 4)
+    assert world.query(STORE, "select example from relaybox_internal.find_wrong_cursors('flights')") == []
+    send(world, None)
+    assert stream_positions(fetch(world, 10)) == [5]
+    world.query(
+        STORE,
+        "update relaybox_internal.cursor set done_stream_position = 5, fetched_stream_position = 5"
+        " where version = (select max(version) from relaybox_internal.cursor where fetched_stream_position < 5)",
+    )
+    assert len(world.query(STORE, "select example from relaybox_internal.find_wrong_cursors('flights')")) == 1
+
+
 def test_a_replay_reads_expired_messages_as_history(world: World) -> None:
     """What was acknowledged before it expired comes again; a second cursor does not look at expiry."""
     subscribe(world)

@@ -48,7 +48,7 @@ begin
     changed := '{}';
     if not was_there then
         insert into relaybox_internal.adopted_table as a (table_name, mapping, on_unmapped, state, template)
-        values (table_name_, mapping_, on_unmapped_, case when with_backlog then 'backlog' else 'sending' end, 3)
+        values (table_name_, mapping_, on_unmapped_, case when with_backlog then 'backlog' else 'sending' end, 4)
         returning a.* into adopted;
     elsif with_backlog and adopted.backlog_count is null then
         raise exception using errcode = 'RB044',

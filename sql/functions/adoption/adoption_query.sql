@@ -80,6 +80,13 @@ begin
             headers, 'strict $.**{64} ? (@.type() == "object" || @.type() == "array")', 'strict $.** ? (@.abs() >= 1e308)'
         );
     end if;
+    if mapping ? 'headers' or mapping -> 'header' ? 'relaybox-expires-at' then
+        conditions := conditions || format(
+            'coalesce(pg_catalog.jsonb_typeof(%1$s operator(pg_catalog.->) %2$L) operator(pg_catalog.=) ''number'' '
+            'and not pg_catalog.jsonb_path_exists(%1$s, %3$L), true)',
+            headers, 'relaybox-expires-at', '$."relaybox-expires-at" ? (@ < 0 || @ > 253402300799)'
+        );
+    end if;
     problems := problems || array[
         'topic is null, or not 1 to 48 of a-z 0-9 _ . -',
         'sender is null, or not 1 to 48 of A-Z a-z 0-9 _ . : -',
@@ -88,6 +95,9 @@ begin
     ];
     if mapping ? 'headers' or mapping -> 'header' <> '{}' then
         problems := problems || 'headers have a number of 1e308 or more, or nest more than 64 levels'::text;
+    end if;
+    if mapping ? 'headers' or mapping -> 'header' ? 'relaybox-expires-at' then
+        problems := problems || 'header relaybox-expires-at is no number of seconds since 1970'::text;
     end if;
     return format(
         'select %s as message_id, %s as topic, %s as sender, %s as key, %s as headers, %s as payload, '

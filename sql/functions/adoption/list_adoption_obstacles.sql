@@ -116,6 +116,13 @@ found as (
         else m.kind not in ('text', 'enum', 'uuid', 'number', 'boolean')
     end
     union all
+    select 8, true, 'header relaybox-expires-at is mapped to no column of numbers',
+        'Map a column of seconds since 1970, such as: numeric generated always as (extract(epoch from COLUMN)) stored.'
+    from (select mapping -> 'header' -> 'relaybox-expires-at' as value) h
+    where
+        h.value ? 'parts'
+        or relaybox_internal.adoption_column_kind(relation, h.value ->> 'column') in ('text', 'enum', 'uuid', 'boolean', 'time')
+    union all
     select 8, true, format('column %I of %s is generated and virtual: a trigger can''t read it, which the %s would do', a.attname, t.name, w.field),
         'Map another column, or make this one stored: generated always as (...) stored.'
     from target t

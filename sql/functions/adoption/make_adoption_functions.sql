@@ -71,6 +71,6 @@ begin
             (select n.nspowner::regrole from pg_namespace n where n.nspname = 'relaybox_internal')
         );
     end loop;
-    update relaybox_internal.adopted_table a set template = 3 where a.adoption_id = adoption_id_ and a.template <> 3;
+    update relaybox_internal.adopted_table a set template = 4 where a.adoption_id = adoption_id_ and a.template <> 4;
 end
 $$;

@@ -48,7 +48,15 @@ as $$
         and c.done_stream_position <= c.last_stream_position
         and (
             select n.row_count from relaybox_internal.scan_lane(
-                c.subscription, c.lane, c.reachable_stream_position, c.done_stream_position, 1
+                c.subscription, c.lane, c.reachable_stream_position, c.done_stream_position,
+                c.done_stream_position - c.reachable_stream_position
             ) n
-        ) > 0
+        ) > (
+            -- set aside before the cursor came there, and redriven since: no fetch of the cursor gave it
+            select count(*) from relaybox_internal.dead_letter d
+            where d.subscription_id = (c.subscription).subscription_id and d.lane = c.lane
+                and d.stream_position > c.reachable_stream_position
+                and d.stream_position <= c.done_stream_position
+                and d.state = 'redriven' and not d.given_ahead
+        )
 $$;
