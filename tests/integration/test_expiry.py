@@ -140,6 +140,29 @@ def test_a_cursor_over_what_was_set_aside_and_redriven_is_no_defect(world: World
     assert len(world.query(STORE, "select example from relaybox_internal.find_wrong_cursors('flights')")) == 1
 
 
+def test_a_storm_of_expired_messages_is_set_aside_in_several_fetches(world: World) -> None:
+    """A fetch that sets aside for five seconds ends without a row: what it did is committed, and the next one goes on."""
+    subscribe(world)
+    world.query(
+        "airline",
+        "insert into relaybox.outbox (topic, sender, payload, headers) select 'flights', 'UA', 'm',"
+        " case when n <= 100 then jsonb_build_object('relaybox-expires-at', 1) end from generate_series(1, 101) n",
+    )
+    world.transfer(world.first_hop)
+    world.query(
+        STORE,
+        "create function public.slow() returns trigger language plpgsql as $$ begin perform pg_sleep(0.1); return new; end $$;"
+        "create trigger slow before insert on relaybox_internal.dead_letter for each row execute function public.slow()",
+    )
+    assert not fetch(world, 10)
+    set_aside = len(letters(world))
+    assert 10 <= set_aside < 100
+    assert world.value(STORE, "select relaybox.rest_seconds('billing')") == 1
+    world.query(STORE, "drop trigger slow on relaybox_internal.dead_letter")
+    assert stream_positions(fetch(world, 10)) == [101]
+    assert [row[:3] for row in letters(world)] == [(n, "expired", "open") for n in range(1, 101)]
+
+
 def test_a_replay_reads_expired_messages_as_history(world: World) -> None:
     """What was acknowledged before it expired comes again; a second cursor does not look at expiry."""
     subscribe(world)

@@ -71,7 +71,9 @@ begin
         end if;
         exit when found_messages.row_count > 0;
         lane_cursor.done_stream_position := found_messages.through_stream_position;
-        if lane_cursor.done_stream_position >= through_stream_position then
+        -- many have expired: what is set aside so far is committed before the caller's statement times out
+        if lane_cursor.done_stream_position >= through_stream_position
+            or clock_timestamp() > asked_at + interval '5 seconds' then
             return lane_cursor;
         end if;
     end loop;
