@@ -14,6 +14,7 @@ import pytest
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.sites import AdminSite
+from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import DatabaseError, connections, transaction
@@ -170,6 +171,15 @@ def test_the_checks_name_what_a_database_lacks(django_shop: World) -> None:
     assert found.id == "relaybox.E002"
     assert found.hint == "Run as its owner: grant relaybox_producer, relaybox_consumer to stranger_of_a_test;"
     django_shop.query("airline", "revoke usage on schema relaybox from stranger_of_a_test")
+    (found,) = check_databases(databases=["airline"])
+    assert found.id == "relaybox.E002"
+    connections["airline"].close()
+    django_shop.query("airline", "alter role stranger_of_a_test nologin")
+    (found,) = check_databases(databases=["airline"])
+    assert found.id == "relaybox.E003"
+    assert "can't be reached as stranger_of_a_test" in found.msg
+    assert "grant relaybox_producer, relaybox_consumer to stranger_of_a_test;" in found.hint
+    django_shop.query("airline", "alter role stranger_of_a_test login")
     connections["airline"].close()
     django_database("airline", NAME="postgres")
     (found,) = check_databases(databases=["airline"])
@@ -202,3 +212,30 @@ def test_the_admin_lists_and_changes_nothing(django_shop: World, model: Any) -> 
     finally:
         model._default_manager._db = None  # noqa: SLF001
     assert columns == ("seq", "message_id") or model is not Outbox
+
+
+def test_the_admin_shows_no_page_that_the_login_may_not_read(django_shop: World) -> None:
+    """A producer has the outbox, a consumer what it reads; a database that is no store has nothing."""
+    from relaybox.django.admin import ReadOnlyAdmin
+
+    request = RequestFactory().get("/")
+    request.user = User(is_active=True, is_superuser=True)
+
+    def shown(store: str) -> set[Any]:
+        found = set()
+        for model in (Outbox, Subscription, DeadLetter):
+            page = admin.site._registry[model]  # noqa: SLF001
+            assert isinstance(page, ReadOnlyAdmin)
+            model._default_manager._db = store  # noqa: SLF001
+            try:
+                if page.has_view_permission(request):
+                    found.add(model)
+            finally:
+                model._default_manager._db = None  # noqa: SLF001
+        return found
+
+    assert shown("airline") == {Outbox}
+    assert shown(STORE) == {Subscription, DeadLetter}
+    django_database("airline", NAME="postgres")
+    assert shown("airline") == set()
+    connections["airline"].close()

@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.db import connections
+from django.db import OperationalError, connections
 
 from relaybox.django.models import DeadLetter, Outbox, Subscription
+
+_MAY_READ = """
+select has_schema_privilege(n.oid, 'usage') and has_column_privilege(c.oid, %s, 'select')
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s and c.relname = %s
+"""
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):
@@ -21,6 +27,10 @@ class ReadOnlyAdmin(admin.ModelAdmin):
 
     def has_delete_permission(self, request: Any, obj: Any = None) -> bool:
         return False
+
+    def has_view_permission(self, request: Any, obj: Any = None) -> bool:
+        """Also the login of the database must have the right: a producer reads no dead letters, a consumer no outbox."""
+        return super().has_view_permission(request, obj) and _may_read(super().get_queryset(request))
 
 
 @admin.register(Outbox)
@@ -59,6 +69,21 @@ class DeadLetterAdmin(ReadOnlyAdmin):
     )
     list_filter = ("state", "reason")
     ordering = ("-dead_letter_id",)
+
+
+def _may_read(rows: Any) -> bool:
+    """Whether the login of their database may read these rows; it may also be no store. Reads the catalog alone."""
+    connection = connections[rows.db]
+    if connection.vendor != "postgresql":
+        return False
+    schema, _, relation = rows.model._meta.db_table.replace('"', "").partition(".")  # noqa: SLF001  # public API of Django
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(_MAY_READ, [rows.model._meta.pk.column, schema, relation])  # noqa: SLF001
+            found = cursor.fetchone()
+    except OperationalError:
+        return True  # the page of the model says that the database can't be reached; the other pages go on
+    return found is not None and found[0]
 
 
 def _readable_columns(alias: str) -> tuple[str, ...]:

@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.core.checks import Error, Warning, register  # noqa: A004  # Django's name
-from django.db import connections
+from django.db import OperationalError, connections
 
 _LOOK = """
 select
-    to_regclass('relaybox.outbox') is not null,
-    case when to_regclass('relaybox.outbox') is not null
-        then has_column_privilege('relaybox.outbox', 'payload', 'insert') end,
-    case when to_regprocedure('relaybox.ack(text, bigint, text)') is not null
-        then has_function_privilege('relaybox.ack(text, bigint, text)', 'execute') end
+    count(*) > 0,
+    coalesce(bool_or(has_schema_privilege(n.oid, 'usage') and has_column_privilege(o.oid, 'payload', 'insert')), false),
+    coalesce(bool_or(has_schema_privilege(n.oid, 'usage') and (
+        select bool_or(has_function_privilege(p.oid, 'execute')) from pg_proc p where p.pronamespace = n.oid and p.proname = 'ack'
+    )), false)
+from pg_class o join pg_namespace n on n.oid = o.relnamespace
+where n.nspname = 'relaybox' and o.relname = 'outbox'
 """
+"""By the catalog: a name such as relaybox.outbox can't be looked up by a login without a right on the schema."""
 
 
 def register_checks() -> None:
@@ -38,16 +41,27 @@ def check_settings(app_configs: Any = None, **options: Any) -> list[Any]:
 
 
 def check_databases(app_configs: Any = None, databases: Sequence[str] | None = None, **options: Any) -> list[Any]:
-    """Each checked database of Postgres is a store, and the login may send or consume there."""
+    """Each checked database of Postgres can be reached and is a store, and the login may send or consume there."""
     found: list[Any] = []
     for alias in databases or ():
         connection = connections[alias]
         if connection.vendor != "postgresql":
             continue
-        with connection.cursor() as cursor:
-            cursor.execute(_LOOK)
-            is_store, may_send, may_consume = cursor.fetchone()
         name, login = connection.settings_dict["NAME"], connection.settings_dict["USER"] or "the login"
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(_LOOK)
+                is_store, may_send, may_consume = cursor.fetchone()
+        except OperationalError as error:
+            found.append(
+                Error(
+                    f"The database {alias} ({name}) can't be reached as {login}: {' '.join(str(error).split())}",
+                    hint="Correct settings.DATABASES. In a store a login without a role of Relaybox may not connect: "
+                    f"grant relaybox_producer, relaybox_consumer to {login};",
+                    id="relaybox.E003",
+                )
+            )
+            continue
         if not is_store:
             found.append(
                 Warning(
