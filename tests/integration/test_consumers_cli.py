@@ -68,7 +68,8 @@ def test_consume_can_subscribe_first(billed: World) -> None:
     assert [row["payload"] for row in lines(invoke(*arguments))] == ["m9", "m10"]
     again = invoke(*arguments)
     assert again.exit_code == 5
-    assert "already subscribed: subscription look exists" in again.stderr
+    assert "store hub has the subscription look already; nothing was changed" in again.stderr
+    assert "Leave --subscribe out: relaybox consume look --store hub." in again.stderr
     lane = invoke("consume", "other", "--store", "hub", "--subscribe", "flights", "--lane", "5")
     assert lane.exit_code == 2
     assert "--lane 5: a subscription that --subscribe makes has one lane; nothing was made" in lane.stderr
@@ -174,6 +175,8 @@ def test_dead_letters_are_listed_shown_redriven_and_dropped(billed: World) -> No
             stream_position,
         )
     first, second = invoke("dead-letters", "list", "--json").document["dead_letters"]
+    assert invoke("dead-letters", "--json").document["dead_letters"] == [first, second]
+    assert invoke("dead-letters", "hub", "--json").document["dead_letters"] == [first, second]
     assert [(one["stream_position"], one["reason"], one["detail"], one["payload"]) for one in (first, second)] == [
         (3, "refused", "no customer", "m3"),
         (5, "refused", "no customer", "m5"),

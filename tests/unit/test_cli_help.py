@@ -237,7 +237,7 @@ def test_wrong_usage_of_every_command_is_one_json_document_where_json_is_asked_f
         (["where", "--json", "not-a-uuid"], "Invalid value for 'MESSAGE_ID'"),
         (["transfer", "flights/1", "--json", "--threads", "0"], "Invalid value for '--threads'"),
         (["--no-such-option", "status", "--json"], "No such option: --no-such-option"),
-        (["dead-letters", "--json"], "No such option: --json"),
+        (["bench", "--json"], "No such option: --json"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

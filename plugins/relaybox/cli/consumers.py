@@ -53,18 +53,23 @@ def consume(
       relaybox consume look --store analytics --subscribe flights --from latest --count 10
     """
     from relaybox.consumer import Consumer
+    from relaybox.errors import AlreadySubscribed, ConfigurationError
     from relaybox.subscriptions.subscriptions import subscribe
 
     at = store_of(context.obj.load_routes(), subscription, store, must_exist=source is None)
     if source is not None:
         if lane is not None and lane > 1:
-            from relaybox.errors import ConfigurationError
-
             raise ConfigurationError(
                 f"--lane {lane}: a subscription that --subscribe makes has one lane; nothing was made.",
                 next_step=f"Leave --lane out, or subscribe first: select relaybox.subscribe('{subscription}', '{source}', lanes => {lane})",
             )
-        subscribe(at, subscription, source, start)
+        try:
+            subscribe(at, subscription, source, start)
+        except AlreadySubscribed as error:
+            raise AlreadySubscribed(
+                f"store {at.name} has the subscription {subscription} already; nothing was changed.",
+                next_step=f"Leave --subscribe out: relaybox consume {subscription} --store {at.name}. Or choose another name.",
+            ) from error
     most = min(100, count or 100)
     with Consumer(at.service, subscription, max_count=most, commit_every=most, until_empty=not follow, lane=lane) as consumer:
         number = 0

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from relaybox.amounts import amount
-from relaybox.cli.exits import CommandGroup
+from relaybox.cli.exits import ListsByDefault
 from relaybox.cli.options import AsJson, answer
 from relaybox.cli.printable import print_text
 from relaybox.cli.subscription_options import AtStore, SubscriptionName, list_each, store_of
@@ -20,9 +20,9 @@ LISTED_CHARACTERS = 300
 
 commands = CommandList(
     name="dead-letters",
-    cls=CommandGroup,
+    cls=ListsByDefault,
     help="List, show, redrive and drop messages that were set aside.",
-    no_args_is_help=True,
+    epilog="Examples: relaybox dead-letters; relaybox dead-letters analytics --json; relaybox dead-letters show analytics 17",
 )
 
 
@@ -42,7 +42,7 @@ def list_(
 
     \b
     Examples:
-      relaybox dead-letters list
+      relaybox dead-letters
       relaybox dead-letters list analytics --subscription billing --all --json
     """
     from relaybox.cli.terminal.dead_letters import show_dead_letters

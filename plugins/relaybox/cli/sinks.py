@@ -76,7 +76,7 @@ def retry_sink(sink: Sink, *, as_json: bool) -> None:
 
     was_failing = retry(sink)
     text = (
-        f"{sink.name}: the next attempt is made by its next run at once, or by one that waits within 5 s"
+        f"{sink.name}: the pause is over. A run that waits tries within 5 s, the next run tries at once"
         if was_failing
         else f"{sink.name}: its endpoint {sink.endpoint} was not failing. Nothing was changed"
     )
@@ -90,7 +90,7 @@ def _show_run(sink: Sink, ended: SinkRun) -> None:
     if ended.dead_letter_count:
         print_text(
             f"{amount(ended.dead_letter_count, 'message became a dead letter', 'messages became dead letters')}. "
-            f"See: relaybox dead-letters list {sink.subscription}",
+            f"See: relaybox dead-letters list {sink.store.name} --subscription {sink.subscription}",
             stderr=True,
         )
     for lane in ended.unread:

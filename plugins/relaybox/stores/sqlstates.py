@@ -107,6 +107,7 @@ def store_error(
 def grant_role_to(login: str) -> str:
     """The next step where `login` lacks a right."""
     return (
-        f"See in docs/rights.md which role may do this, and grant it to {login}: tasks and commands that move messages need "
-        "relaybox_driver, those that only look relaybox_viewer, init the owner. If it has the role, grant the role what was revoked."
+        f"See in docs/rights.md which role may do this, and grant it to {login}: an application that sends needs relaybox_producer, "
+        "one that consumes relaybox_consumer; tasks and commands that move messages need relaybox_driver, those that only look "
+        "relaybox_viewer, init the owner. If it has the role, grant the role what was revoked."
     )
