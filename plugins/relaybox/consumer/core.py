@@ -311,7 +311,8 @@ class ConsumerCore:
         yield from self._session.commit()
         self.refused_count += 1
         self.dead_letter_count += is_dead_letter
-        emit(
+        tell = warn if is_dead_letter else emit
+        tell(
             "message_refused",
             subscription=self.subscription,
             stream_position=message.stream_position,
