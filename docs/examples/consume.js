@@ -7,6 +7,10 @@
 const { Client } = require("pg");
 
 const [subscription, stream, replayFrom] = process.argv.slice(2);
+if (!stream) {
+  console.error("node consume.js SUBSCRIPTION STREAM [REPLAY_FROM]");
+  process.exit(2);
+}
 const worker = "node-1"; // of your choosing: one per worker, the same after a restart
 
 async function consume(store) {
@@ -44,6 +48,6 @@ async function main() {
 }
 
 main().catch((error) => {
-  console.error(`${error.code}: ${error.message}${error.hint ? ` ${error.hint}` : ""}`);
+  console.error(`${error.code}: ${error.message}.${error.hint ? ` ${error.hint}` : ""}`);
   process.exit(1);
 });

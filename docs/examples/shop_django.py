@@ -9,18 +9,18 @@ python shop_django.py relaybox_consume invoices --database billing --handler sho
 import json
 import os
 import sys
-from urllib.parse import urlsplit
 
 import django
 from django.conf import settings
 from django.db import models, transaction
+from psycopg.conninfo import conninfo_to_dict
 
 
 def read_database(url: str) -> dict[str, object]:
     """What DATABASES says of one."""
-    at = urlsplit(url)
-    names = {"HOST": at.hostname, "PORT": at.port, "USER": at.username, "PASSWORD": at.password, "NAME": at.path[1:]}
-    return {"ENGINE": "django.db.backends.postgresql", **names}
+    at = conninfo_to_dict(url)
+    names = {"HOST": "host", "PORT": "port", "USER": "user", "PASSWORD": "password", "NAME": "dbname"}
+    return {"ENGINE": "django.db.backends.postgresql", **{name: at.get(key, "") for name, key in names.items()}}
 
 
 settings.configure(

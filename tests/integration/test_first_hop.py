@@ -1,16 +1,21 @@
-"""What docs/first-hop.md shows is run, as it stands there, on a server of its own: from two empty databases to the verification of delivery."""
+"""What docs/first-hop.md shows is run, as it stands there, on a server of its own: from two empty databases to the verification of delivery.
+
+docs/applications.md goes on from its first three blocks.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from relaybox.local.binaries import postgres_binaries
-from relaybox.local.processes import server_account
+from relaybox.local.processes import as_account, server_account
 from tests.support.memory import fast_temporary_directory
 from tests.support.runbooks import RUNBOOKS, run_blocks
 
@@ -43,3 +48,20 @@ def test_first_hop_from_two_empty_databases_to_the_verification_of_delivery(dire
     assert re.findall(r"^ +(\d)$", in_sql, flags=re.MULTILINE)[-2:] == ["1", "2"]
     assert "delivered" in proven
     assert "server stopped" in stopped
+
+
+def test_an_application_of_its_page_sends_and_consumes_between_these_databases(directory: Path) -> None:
+    for program in (PAGE.parent / "examples").glob("shop_*.py"):
+        shutil.copy(program, directory)
+    binaries = postgres_binaries()
+    first = run_blocks("../first-hop", variables={}, binaries=binaries, directory=directory)
+    next(first)
+    try:
+        next(first)
+        next(first)
+        (shown,) = run_blocks("../applications", variables={}, binaries=binaries, directory=directory)
+        assert "orders/1: 1 message in 1 batch" in shown
+        assert re.findall(r"^ +(\d)$", shown, flags=re.MULTILINE) == ["1", "7"]
+    finally:
+        stop = [binaries / "pg_ctl", "stop", "--pgdata", "data", "--mode", "immediate"]
+        subprocess.run(stop, cwd=directory, check=True, capture_output=True, **as_account(server_account()))
