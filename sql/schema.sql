@@ -1215,6 +1215,22 @@ ALTER TABLE ONLY relaybox_internal.derivation_trial_message
 ALTER TABLE ONLY relaybox_internal.derivation_trial_message
     ADD CONSTRAINT derivation_trial_message_trial_id_fkey FOREIGN KEY (trial_id) REFERENCES relaybox_internal.derivation_trial(trial_id);
 
+CREATE TABLE relaybox_internal.detached_payload (
+    log_id integer NOT NULL,
+    log_position bigint NOT NULL,
+    first bigint NOT NULL,
+    reference jsonb NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.detached_payload IS 'The references to large payloads of messages that are in files only.';
+
+COMMENT ON COLUMN relaybox_internal.detached_payload.first IS 'Of the detached segment that has the message.';
+
+COMMENT ON COLUMN relaybox_internal.detached_payload.reference IS 'The header relaybox-payload of the message.';
+
+ALTER TABLE ONLY relaybox_internal.detached_payload
+    ADD CONSTRAINT detached_payload_pkey PRIMARY KEY (log_id, log_position);
+
 CREATE TABLE relaybox_internal.detached_segment (
     log_id integer NOT NULL,
     first bigint NOT NULL,
@@ -1233,6 +1249,7 @@ CREATE TABLE relaybox_internal.detached_segment (
     moved_by text NOT NULL,
     removed_at timestamp with time zone,
     files jsonb,
+    payloads_listed boolean DEFAULT false NOT NULL,
     CONSTRAINT detached_segment_not_empty CHECK (((last > first) AND (row_count > 0))),
     CONSTRAINT detached_state_is_known CHECK ((state = ANY (ARRAY['detaching'::text, 'detached'::text, 'attached'::text, 'released'::text]))),
     CONSTRAINT needed_files_are_not_removed CHECK (((removed_at IS NULL) OR (state = ANY (ARRAY['attached'::text, 'released'::text]))))
@@ -1251,6 +1268,8 @@ COMMENT ON COLUMN relaybox_internal.detached_segment.hash_sum IS 'Sum of the has
 COMMENT ON COLUMN relaybox_internal.detached_segment.moved_at IS 'When the segment came into its state.';
 
 COMMENT ON COLUMN relaybox_internal.detached_segment.files IS 'Name, size in bytes, row count, first and last log position of each file, when they were verified. Null: detached by an earlier version.';
+
+COMMENT ON COLUMN relaybox_internal.detached_segment.payloads_listed IS 'detached_payload has all references of its messages. False: detached by an earlier version.';
 
 ALTER TABLE ONLY relaybox_internal.detached_segment
     ADD CONSTRAINT detached_segment_pkey PRIMARY KEY (log_id, first);
@@ -1754,6 +1773,36 @@ ALTER TABLE ONLY relaybox_internal.outbox_overflow
 CREATE INDEX outbox_overflow_message_id_idx ON relaybox_internal.outbox_overflow USING btree (message_id);
 
 CREATE INDEX outbox_overflow_xid_idx ON relaybox_internal.outbox_overflow USING btree (xid);
+
+CREATE TABLE relaybox_internal.payload_collection (
+    place uuid NOT NULL,
+    name text NOT NULL,
+    location text NOT NULL,
+    collected_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    collected_by text NOT NULL,
+    referenced_count bigint NOT NULL,
+    referenced_bytes bigint NOT NULL,
+    unreferenced_count bigint NOT NULL,
+    unreferenced_bytes bigint NOT NULL,
+    trash_bytes bigint NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.payload_collection IS 'The newest collection of each place of large payloads. Locked while the references of all stores are read: retention drops no segment meanwhile.';
+
+COMMENT ON COLUMN relaybox_internal.payload_collection.place IS 'The id of the place, as its mark has it.';
+
+COMMENT ON COLUMN relaybox_internal.payload_collection.name IS 'As relaybox.yaml named it then.';
+
+COMMENT ON COLUMN relaybox_internal.payload_collection.location IS 'The directory, or the URI of an object store.';
+
+COMMENT ON COLUMN relaybox_internal.payload_collection.referenced_count IS 'Files to which a message of any store refers.';
+
+COMMENT ON COLUMN relaybox_internal.payload_collection.unreferenced_count IS 'Files to which no message refers, and that were too young to be removed.';
+
+COMMENT ON COLUMN relaybox_internal.payload_collection.trash_bytes IS 'Of removed files that relaybox payloads restore brings back.';
+
+ALTER TABLE ONLY relaybox_internal.payload_collection
+    ADD CONSTRAINT payload_collection_pkey PRIMARY KEY (place);
 
 CREATE TABLE relaybox_internal.put (
     sender text NOT NULL,

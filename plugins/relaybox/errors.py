@@ -172,6 +172,10 @@ class PayloadReferenceInvalid(Terminal):
     """The header of a large message is no reference, or refers to another directory. The message is refused."""
 
 
+class CollectionRefused(Terminal):
+    """It is not certain which messages refer to the large payloads of a place. Nothing is removed."""
+
+
 class LakeChanged(Terminal):
     """The table of an export is not as the export left it: others changed it, or it went back in time. Nothing is written."""
 

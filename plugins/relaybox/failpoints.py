@@ -109,6 +109,20 @@ DETACH_FAILPOINTS: Mapping[str, str] = {
 }
 """The same of detaching and attaching, which no hop waits for."""
 
+PAYLOAD_FAILPOINTS: Mapping[str, str] = {
+    "payloads.listed": "place: files listed, no store asked",
+    "payloads.still": "stores: no segment is dropped from now on, none asked",
+    "payloads.asked": "store: open transactions read, references not",
+    "payloads.read": "store: its references read, those of the next store not",
+    "payload_collection.committing": "store: the collection written, COMMIT not sent yet",
+    "payload_collection.committed": "store: that durable, the other stores are still, no file moved",
+    "payloads.decided": "stores: all go on, no file moved",
+    "payloads.put_back": "place: a file back from the trash, the next one not",
+    "payloads.trashed": "place: a file in the trash, the next one not",
+    "payloads.removed": "place: a file removed for good, the next one not",
+}
+"""The same of collecting large payloads, which no hop waits for."""
+
 CONSUMER_FAILPOINTS: Mapping[str, str] = {
     "consume.begin": "store: connected, nothing fetched",
     "consume.fetched": "store: messages fetched and leased, COMMIT not sent yet",
@@ -250,6 +264,7 @@ KNOWN_FAILPOINTS = (
     *TOPIC_FAILPOINTS,
     *RETENTION_FAILPOINTS,
     *DETACH_FAILPOINTS,
+    *PAYLOAD_FAILPOINTS,
     *INIT_FAILPOINTS,
     *ADOPT_FAILPOINTS,
 )

@@ -40,6 +40,8 @@ from relaybox.errors import ConfigurationError, CredentialsUnavailable, StoreBus
 from relaybox.hops.runners import BatchTooLarge, ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import find_free_port
+from relaybox.payloads import PayloadStore
+from relaybox.payloads.preparing import prepare_place
 from relaybox.routes import Hop
 from relaybox.spark.driver_options import driver_java_options
 from relaybox.stores.schema import open_store
@@ -49,6 +51,7 @@ from tests.airflow.conftest import REPOSITORY
 from tests.airflow.connect_server import connect_server
 from tests.airflow.connections import change_connection
 from tests.support.patience import patience
+from tests.support.payloads import Directory, add_place, place_of, refs, send, stores_of
 from tests.support.world import World, routes_file, wait_until
 
 SPARK_SUBMIT = """\
@@ -711,6 +714,24 @@ def test_retention_drops_in_the_store_that_was_asked_for_and_says_who_needs_the_
     assert [(line["hop"], line["dropped_count"], line["holder"]) for line in done][1] == ("flights/1", 0, "newest flights/1")
     with pytest.raises(AirflowSkipException, match="store hub was not chosen in the form"):
         execute(task, try_number=1, store="airline", dry_run=False)
+
+
+def test_payloads_are_collected_after_all_stores_dropped_their_segments(connected: World, tmp_path: Path) -> None:
+    """A dry run tells, and a single store is not enough."""
+    add_place(connected, tmp_path / "payloads")
+    prepare_place(place_of(connected), stores_of(connected), recorded_by="test")
+    place = Directory(PayloadStore(tmp_path / "payloads"))
+    kept, orphan = place.write(), place.write()
+    send(connected, kept)
+    task = build_retention_dag(connected.routes)["relaybox_retention"].get_task("collect_payloads_pictures")
+    assert task.upstream_task_ids == {"retain_airline", "retain_hub", "retain_analytics"}
+    told, _ = execute(task, try_number=1, store="every store", dry_run=True)
+    assert (told["trashed"], place.refs) == ({"count": 1, "bytes": 7}, refs(kept, orphan))
+    with pytest.raises(AirflowSkipException, match="a store was chosen in the form"):
+        execute(task, try_number=1, store="hub", dry_run=False)
+    done, _ = execute(task, try_number=1, store="every store", dry_run=False)
+    assert (done["trashed"]["count"], place.refs) == (1, refs(kept))
+    json.dumps(done)
 
 
 def test_detaching_starts_spark_only_for_what_a_stopped_consumer_keeps(connected: World, spark_submit: SparkSubmit) -> None:

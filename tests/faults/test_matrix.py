@@ -55,6 +55,7 @@ STRUCK_ELSEWHERE = {
     "LAKE_FAILPOINTS": "tests/integration/test_lake_steps.py::test_g3_an_export_that_is_killed_at_any_step_writes_each_message_once",
     "PUT_FAILPOINTS": "tests/airflow/test_put_operator.py::test_g3_a_put_that_is_killed_at_any_step_sends_its_rows_once",
     "QUERY_FAILPOINTS": "tests/integration/test_query_subscription.py::test_g8_a_query_that_is_killed_at_any_step_acknowledges_what_it_has_done",
+    "PAYLOAD_FAILPOINTS": "tests/integration/test_payload_collection.py::test_a_collection_that_is_killed_at_any_step_is_gone_on_with",
     "RETENTION_FAILPOINTS": "tests/integration/test_g8_safe_retention.py::test_g8_retention_killed_anywhere_is_gone_on_with",
     "INIT_FAILPOINTS": "tests/integration/test_init_of_all_stores.py::test_an_init_that_was_killed_anywhere_is_finished_or_taken_back",
     "DETACH_FAILPOINTS": "tests/spark/test_detach.py::test_g8_detaching_and_attaching_are_gone_on_with_after_any_step",

@@ -370,7 +370,20 @@ def test_the_check_of_adopted_rows_says_what_the_outbox_says(world: World) -> No
             ),
             *(
                 '{"relaybox-expires-at": %s}' % value
-                for value in ("null", '"1"', "[1]", "{}", "-1", "-0.5", "0", "1.5", "253402300799", "253402300799.5", "1e15", "1e308")
+                for value in (
+                    "null",
+                    '"1"',
+                    "[1]",
+                    "{}",
+                    "-1",
+                    "-0.5",
+                    "0",
+                    "1.5",
+                    "253402300799",
+                    "253402300799.5",
+                    "1e15",
+                    "1e308",
+                )
             ),
             *(('{"a": ' * depth + "1" + "}" * depth) for depth in (63, 64, 65, 66)),
             *('{"a": ' + "[" * depth + "]" * depth + "}" for depth in (62, 63, 64, 65)),

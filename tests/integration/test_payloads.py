@@ -19,6 +19,7 @@ from relaybox.consumer import Consumer, Message
 from relaybox.errors import PayloadDiffers, PayloadMissing, PayloadReferenceInvalid, PayloadsUnavailable
 from relaybox.outbox import Payload, put
 from relaybox.payloads import HEADER, MARK, LargePayload, PayloadStore, reference_of
+from tests.support.cli import invoke
 from tests.support.patience import patience
 from tests.support.world import World
 
@@ -224,23 +225,25 @@ def test_a_reference_with_other_numbers_is_not_believed(payloads: PayloadStore) 
 
 def test_the_programs_of_the_page_run(pictures: World, tmp_path: Path) -> None:
     """docs/large-messages.md, with a directory of the test."""
-    programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
-    prepare, sender, reader = (program.replace("/srv/payloads", str(tmp_path / "srv")) for program in programs)
+    page = PAGE.read_text(encoding="utf-8").replace("/srv/payloads", str(tmp_path / "srv"))
+    sender, reader = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    (section,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
+    pictures.path.write_text(pictures.path.read_text() + section)
+    prepare, collect = (
+        [line.partition("#")[0].split()[1:] for line in block.splitlines()]
+        for block in re.findall(r"```sh\n(.*?)```", page, flags=re.DOTALL)
+    )
 
     def run(program: str) -> str:
         command = [sys.executable, "-c", program]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=patience(60)).stdout
 
-    run(prepare)
+    assert [invoke(*command).exit_code for command in prepare] == [0]
     run(sender)
     pictures.transfer()
+    assert [invoke(*command).exit_code for command in collect] == [0] * 4
     assert run(reader) == f"{20 * 2**20}\n"
-    content = (
-        PAGE.read_text(encoding="utf-8")
-        .partition("```js\n")[2]
-        .partition("```")[0]
-        .replace("/srv/payloads", str(tmp_path / "srv"))
-    )
+    content = page.partition("```js\n")[2].partition("```")[0]
     headers = pictures.value("hub", "select headers::text from relaybox.read_log('flights/1')")
     node = ["node", "-e", f"const message = {{headers: {headers}}};{content};console.log(content.length)"]
     assert subprocess.run(node, check=True, capture_output=True, text=True, timeout=patience(60)).stdout == f"{20 * 2**20}\n"

@@ -609,7 +609,10 @@ def test_the_commands_tell_how_an_endpoint_is(world: World, here: Endpoint) -> N
     assert (finding.message_count, finding.severity, finding.runbook) == (3, Severity.STUCK, "failing-endpoint")
     assert "127.0.0.1" not in f"{finding.what} {finding.next_step}", "who sees the page may not know the servers"
     here.always = answer(204)
-    assert "the pause is over. A run that waits tries within 5 s, the next run tries at once" in cli.invoke(*config, "webhook", "retry", "billing").stdout
+    assert (
+        "the pause is over. A run that waits tries within 5 s, the next run tries at once"
+        in cli.invoke(*config, "webhook", "retry", "billing").stdout
+    )
     ended = cli.invoke(*config, "webhook", "run", "billing", "--until-empty")
     assert "billing: 3 messages were delivered" in ended.stdout
     assert cli.invoke(*config, "status", "--json").document["failing_endpoints"] == []

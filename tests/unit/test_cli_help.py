@@ -37,6 +37,12 @@ COMMANDS = [
     ["transfer"],
     ["confirm"],
     ["retention"],
+    ["payloads", "list"],
+    ["payloads", "check"],
+    ["payloads", "collect"],
+    ["payloads", "restore"],
+    ["payloads", "prepare"],
+    ["payloads", "forget"],
     ["retire"],
     ["derive"],
     ["trials", "run"],
@@ -122,7 +128,10 @@ def test_each_command_but_a_few_writes_json_and_its_document_is_known() -> None:
 def test_help_lists_every_command_and_the_exit_codes() -> None:
     help_ = " ".join(invoke("--help").stdout.split())
     assert all(f" {command[0]} " in help_ for command in COMMANDS)
-    assert "Exit codes: 0 success; 1 verify or verify-lake found a defect, doctor an error, schemas a break, " in help_
+    assert (
+        "Exit codes: 0 success; 1 verify, verify-lake or payloads check found a defect, doctor an error, schemas a break, "
+        in help_
+    )
     assert "or init --dry-run, reanchor or rebuild work; 2 wrong usage" in help_
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from relaybox.routes import Export, Hop, Route, Sink, Store
+from relaybox.routes import Export, Hop, PayloadPlace, Route, Sink, Store
 
 TRANSFER_TASK_ID = "transfer"
 DERIVE_TASK_ID = "derive"
@@ -97,6 +97,10 @@ def retain_task_id(store: Store) -> str:
 
 def detach_task_id(store: Store) -> str:
     return f"detach_{store.name}"
+
+
+def collect_payloads_task_id(place: PayloadPlace) -> str:
+    return f"collect_payloads_{place.name}"
 
 
 def look_task_id(store: Store) -> str:

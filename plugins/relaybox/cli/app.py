@@ -35,6 +35,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "senders": ("senders",),
     "holdback": ("holdback", "skip"),
     "retention": ("retention", "attach", "retire"),
+    "payloads": ("payloads",),
     "recovery": ("reanchor", "attest", "rebuild"),
     "retry_plan": ("plan-retries",),
     "demo": ("demo",),
@@ -106,7 +107,7 @@ app = typer.Typer(
         "`relaybox COMMAND --help` shows the options of a command, and examples."
     ),
     epilog=(
-        "Exit codes: 0 success; 1 verify or verify-lake found a defect, doctor an error, schemas a break, "
+        "Exit codes: 0 success; 1 verify, verify-lake or payloads check found a defect, doctor an error, schemas a break, "
         "adopt --dry-run what is in the way, or init --dry-run, reanchor or rebuild work; "
         "2 wrong usage or configuration, or status found a topic without a hop; "
         "3 verify found messages in flight or set aside and no defect, doctor warnings and no error, "

@@ -9,11 +9,13 @@ import typer
 
 from relaybox.cli.exits import Failures, Settings, warn_unanswered
 from relaybox.cli.options import AsJson
+from relaybox.cli.printable import print_text
 from relaybox.cli.usage import CommandList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from relaybox.payloads.collecting import PlaceCollected
     from relaybox.retention.detaching import DetachedSegment, SegmentArchive, StoreDetached
     from relaybox.retention.retiring import Backlog
     from relaybox.retention.segments import StoreRetained
@@ -38,6 +40,7 @@ def retention(
     A segment goes when every hop has settled it, every subscription acknowledged it, nothing in it is held or an open dead
     letter, and it is older than the replay window of relaybox.yaml; without a window everything is kept. The newest one stays.
     Of a route with stopped_consumer: detach, what only stopped subscriptions need is then put into files by Spark.
+    Then files of large payloads are collected to which no message refers (section payloads), unless only some stores are named.
     Can be interrupted, repeated, and run twice at once; what sessions hold is left for the next run.
 
     \b
@@ -50,34 +53,59 @@ def retention(
     routes = settings.load_routes()
     chosen = [routes.store(name) for name in stores or ()] or routes.used_stores
     failures = Failures()
-    (_tell_kept if dry_run else _retain)(settings, chosen, failures, as_json=as_json)
+    places = () if stores else tuple(routes.payloads.values())
+
+    def collect() -> list[PlaceCollected]:
+        from relaybox.cli.payloads import collect_places
+
+        return collect_places(settings, list(routes.stores.values()), places, failures, dry_run=dry_run, as_json=as_json)
+
+    if dry_run:
+        _tell_kept(chosen, collect, failures, as_json=as_json)
+    else:
+        _retain(settings, chosen, collect, failures, as_json=as_json)
+    if stores and routes.payloads and not as_json:
+        print_text(f"payloads: only some stores were chosen, so nothing was collected of {', '.join(routes.payloads)}")
     failures.end(debug=settings.debug)
 
 
-def _tell_kept(settings: Settings, stores: Sequence[Store], failures: Failures, *, as_json: bool) -> None:
+def _tell_kept(
+    stores: Sequence[Store], collect: Callable[[], list[PlaceCollected]], failures: Failures, *, as_json: bool
+) -> None:
     from relaybox.cli.terminal.retention import show_kept
     from relaybox.documents.document import write
+    from relaybox.documents.payloads import PlaceCollectedDocument
     from relaybox.documents.retention import KeptDocument, KeptStore
     from relaybox.retention.segments import read_retention
 
     done = _each(stores, read_retention, None if as_json else show_kept, failures)
+    places = [PlaceCollectedDocument.model_validate(one) for one in collect()]
     if as_json:
         kept = [KeptStore.model_validate(one) for one in done]
-        write(KeptDocument(stores=kept, errors=failures.document()))
+        write(KeptDocument(stores=kept, payloads=places, errors=failures.document()))
 
 
-def _retain(settings: Settings, stores: Sequence[Store], failures: Failures, *, as_json: bool) -> None:
+def _retain(
+    settings: Settings,
+    stores: Sequence[Store],
+    collect: Callable[[], list[PlaceCollected]],
+    failures: Failures,
+    *,
+    as_json: bool,
+) -> None:
     """Drops and detaches, store by store. One that fails stops none of the others; the exit code is the worst one's."""
     from relaybox.cli.terminal.retention import show_retained
     from relaybox.documents.document import write
+    from relaybox.documents.payloads import PlaceCollectedDocument
     from relaybox.documents.retention import RetainedStore, RetentionDocument
 
     with ExitStack() as spark:
         retaining = _Retaining(settings.recorded_by, spark, failures)
         done = _each(stores, retaining.retain, None if as_json else show_retained, failures)
+    places = [PlaceCollectedDocument.model_validate(one) for one in collect()]
     if as_json:
         retained = [RetainedStore.of(dropped, detached) for dropped, detached in done]
-        write(RetentionDocument(stores=retained, errors=failures.document()))
+        write(RetentionDocument(stores=retained, payloads=places, errors=failures.document()))
 
 
 class _Retaining:

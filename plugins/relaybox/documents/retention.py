@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
 from relaybox.documents.document import Document, Time
+from relaybox.documents.payloads import PlaceCollectedDocument
 from relaybox.documents.status import OrphanedHopDocument
 
 if TYPE_CHECKING:
@@ -69,8 +70,10 @@ class KeptDocument(Document):
     """The answer of `relaybox retention --dry-run`."""
 
     stores: list[KeptStore]
+    payloads: list[PlaceCollectedDocument]
+    """Of each place in the section payloads; empty if only some stores are named."""
     errors: dict[str, str]
-    """By store."""
+    """By store or place."""
 
 
 class DetachedSegmentDocument(Document):
@@ -144,8 +147,10 @@ class RetentionDocument(Document):
     """The answer of `relaybox retention`."""
 
     stores: list[RetainedStore]
+    payloads: list[PlaceCollectedDocument]
+    """Of each place in the section payloads; empty if only some stores are named."""
     errors: dict[str, str]
-    """By store."""
+    """By store or place."""
 
 
 class AttachDocument(Document):

@@ -191,6 +191,15 @@ added, at the end. Paths begin at the folder of this file. See docs/contracts.md
 
 `retries` of a webhook or a sink of Kafka are as those of a route.
 
+**`payloads.<place>`**, for a directory or bucket of large payloads, which `relaybox payloads` collects: see docs/large-messages.md
+
+| key | default | rule |
+|---|---|---|
+| `location` | | an absolute path or `s3://bucket/prefix`, as programs of these stores give it to `PayloadStore`; no login |
+| `grace_seconds` | 86400 | 3600 to 31536000: a transaction that refers to a file begins at most this long after its write |
+| `keep_seconds` | 0 | 0 to 315360000: a file stays at least this long after its write, also if no message refers to it |
+| `trash_seconds` | 604800 | 0 to 31536000: what a collection removes can be brought back for this long |
+
 One task detaches the logs of a store. So the routes that let it detach there have the same `spark`.
 
 **Local hops.** Only the first store of a path may be in it twice: `[hub, hub]`,
@@ -232,6 +241,7 @@ from relaybox.routes.model import (
     Hop,
     KafkaSink,
     Limits,
+    PayloadPlace,
     Retention,
     Retries,
     Route,
@@ -250,6 +260,7 @@ __all__ = [
     "Hop",
     "KafkaSink",
     "Limits",
+    "PayloadPlace",
     "Retention",
     "Retries",
     "Route",

@@ -16,6 +16,7 @@ from relaybox.routes.model import (
     Hop,
     KafkaSink,
     Limits,
+    PayloadPlace,
     Retention,
     Retries,
     Route,
@@ -32,6 +33,7 @@ from relaybox.routes.rules import (
     ExportRules,
     FileRules,
     KafkaRules,
+    PayloadRules,
     RetentionRules,
     RetriesRules,
     RouteRules,
@@ -69,7 +71,8 @@ def _routes(rules: FileRules, path: Path, text: str) -> Routes:
     webhooks = {name: _webhook(name, webhook, stores) for name, webhook in rules.webhooks.items()}
     kafka = {name: _kafka(name, sink, stores) for name, sink in rules.kafka.items()}
     schemas = {topic: tuple(files) for topic, files in rules.schemas.items()}
-    return Routes(stores, routes, path, text, exports, schemas, webhooks, kafka)
+    payloads = {name: _payload_place(name, place) for name, place in rules.payloads.items()}
+    return Routes(stores, routes, path, text, exports, schemas, webhooks, kafka, payloads)
 
 
 def _export(name: str, rules: ExportRules, stores: Mapping[str, Store]) -> Export:
@@ -87,6 +90,16 @@ def _export(name: str, rules: ExportRules, stores: Mapping[str, Store]) -> Expor
         owner=rules.owner,
         retries=_retries(rules.retries),
         spark=_spark(rules.spark),
+    )
+
+
+def _payload_place(name: str, rules: PayloadRules) -> PayloadPlace:
+    return PayloadPlace(
+        name=name,
+        location=rules.location.rstrip("/"),
+        grace_seconds=rules.grace_seconds,
+        keep_seconds=rules.keep_seconds,
+        trash_seconds=rules.trash_seconds,
     )
 
 

@@ -205,6 +205,25 @@ class Export:
 
 
 @dataclass(frozen=True)
+class PayloadPlace:
+    """A place of large payloads, which `relaybox payloads` collects.
+
+    Attributes:
+        name: of the place.
+        location: an absolute directory, or s3://bucket/prefix; without a slash at its end.
+        grace_seconds: a transaction begins at most this long after it has written a file to which its message refers.
+        keep_seconds: a file is kept at least this long after its write, whoever refers to it.
+        trash_seconds: what a collection removes can be brought back for this long.
+    """
+
+    name: str
+    location: str
+    grace_seconds: int
+    keep_seconds: int
+    trash_seconds: int
+
+
+@dataclass(frozen=True)
 class Sink:
     """A stream of a store whose messages are delivered to an endpoint outside of the stores, at least once.
 
@@ -446,6 +465,7 @@ class Routes:
     """Of each topic, the files with its JSON Schemas: version 1 first; relative to the folder of `path`."""
     webhooks: Mapping[str, Webhook] = field(default_factory=dict)
     kafka: Mapping[str, KafkaSink] = field(default_factory=dict)
+    payloads: Mapping[str, PayloadPlace] = field(default_factory=dict)
 
     @property
     def hops(self) -> tuple[Hop, ...]:
@@ -492,6 +512,10 @@ class Routes:
     def kafka_sink(self, name: str) -> KafkaSink:
         """The sink of Kafka of that name; a ConfigurationError that names the nearest one if there is none."""
         return self.kafka[self._known("sink of Kafka", name, self.kafka)]
+
+    def payload_place(self, name: str) -> PayloadPlace:
+        """The place of large payloads of that name; a ConfigurationError that names the nearest one if there is none."""
+        return self.payloads[self._known("place of payloads", name, self.payloads)]
 
     def _known(self, kind: str, name: str, known: Collection[str]) -> str:
         if name not in known:

@@ -41,6 +41,14 @@ from relaybox.routes.export_rules import (
     export_contradictions,
 )
 from relaybox.routes.file import SMALLEST_FILE, RouteFile
+from relaybox.routes.payload_rules import (
+    GRACE_SECONDS,
+    LOCATION_RULE,
+    PAYLOAD_KEYS,
+    TRASH_SECONDS,
+    broken_location,
+    payload_contradictions,
+)
 from relaybox.routes.problems import Location, Problem, report, show, show_name, suggest
 from relaybox.routes.schema_rules import schema_contradictions
 from relaybox.routes.sink_rules import (
@@ -258,6 +266,7 @@ CatalogTable = Annotated[
     str, _text(r"[A-Za-z0-9_]{1,100}(\.[A-Za-z0-9_]{1,100}){1,9}", "a table of the catalog as namespace.name, of A-Z a-z 0-9 _")
 ]
 PartitionBy = Annotated[str, _named_one_of(PARTITIONINGS)]
+PayloadLocation = Annotated[str, _by(broken_location)]
 
 
 def _mapped(field: str) -> PlainValidator:
@@ -466,11 +475,22 @@ class KafkaRules(SinkRules):
     batch_messages: int = _whole_number(500, 1, 10_000)
 
 
+_YEAR_SECONDS = 365 * _DAY_SECONDS
+
+
+class PayloadRules(_Rules):
+    location: PayloadLocation = Field(description=LOCATION_RULE)
+    grace_seconds: int = _whole_number(GRACE_SECONDS, 3600, _YEAR_SECONDS)
+    keep_seconds: int = _whole_number(0, 0, 10 * _YEAR_SECONDS)
+    trash_seconds: int = _whole_number(TRASH_SECONDS, 0, _YEAR_SECONDS)
+
+
 _Store = Annotated[StoreRules, _section(", ".join(StoreRules.model_fields))]
 _Route = Annotated[RouteRules, _section(", ".join(RouteRules.model_fields))]
 _Export = Annotated[ExportRules, _section(", ".join(EXPORT_KEYS))]
 _Webhook = Annotated[WebhookRules, _section(", ".join(WEBHOOK_KEYS))]
 _Kafka = Annotated[KafkaRules, _section(", ".join(KAFKA_KEYS))]
+_PayloadPlace = Annotated[PayloadRules, _section(", ".join(PAYLOAD_KEYS))]
 
 
 class FileRules(_Rules):
@@ -482,6 +502,7 @@ class FileRules(_Rules):
     ] = {}
     webhooks: Annotated[dict[Name, _Webhook], _entries_or_none("one entry per webhook")] = {}
     kafka: Annotated[dict[Name, _Kafka], _entries_or_none("one entry per sink of Kafka")] = {}
+    payloads: Annotated[dict[Name, _PayloadPlace], _entries_or_none("one entry per place of large payloads")] = {}
 
 
 def _problem(error: ErrorDetails) -> Problem:
@@ -529,6 +550,7 @@ _ENTRIES: dict[str, type[_Rules]] = {
     "exports": ExportRules,
     "webhooks": WebhookRules,
     "kafka": KafkaRules,
+    "payloads": PayloadRules,
 }
 
 _SECTIONS: dict[str, type[_Rules]] = {
@@ -564,6 +586,7 @@ def _contradictions(document: object) -> Iterator[Problem]:
     yield from schema_contradictions(routes, _entries(document, "schemas"))
     for section in ("webhooks", "kafka"):
         yield from sink_contradictions(stores, routes, section, _entries(document, section))
+    yield from payload_contradictions(_entries(document, "payloads"))
     yield from _durability_contradictions(stores)
     yield from adopt_contradictions(stores)
 

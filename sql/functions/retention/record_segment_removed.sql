@@ -39,6 +39,7 @@ begin
         moved_at = clock_timestamp(), moved_by = removed.dropped_by
     where d.log_id = log_id_ and d.first = removed.first;
     if not detached then
+        perform relaybox_internal.forget_detached_payloads(log_id_);
         insert into relaybox_internal.dropped_segment
             (segment, hop, first, last, bytes, dropped_by, account)
         values (

@@ -45,6 +45,7 @@ begin
     where last_ is not null and s.stream_id = (
         select l.stream_id from relaybox_internal.stream_log l where l.log_id = log_id_
     );
+    perform relaybox_internal.forget_detached_payloads(log_id_);
     return released;
 end
 $$;

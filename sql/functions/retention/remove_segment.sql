@@ -1,7 +1,9 @@
 -- The part of drop_oldest_segment() under locks: looks again whether a reader needs the segment,
 -- records its removal and drops its table. checked and hops_checked: the snapshot and the hops of
--- the look without locks. Locks, in this order: lock_segment_readers(); when detaching, the lanes
--- that need the segment, so that none of them reads meanwhile; then the table. Raises 55P03.
+-- the look without locks. Locks, in this order: payload_collection, for which it does not wait: who
+-- reads the references to payloads of all stores must find each message where it was;
+-- lock_segment_readers(); when detaching, the lanes that need the segment, so that none of them reads
+-- meanwhile; then the table. Raises 55P03.
 create or replace function relaybox_internal.remove_segment(
     log_id_ integer, parent regclass, removed relaybox_internal.dropped_segment,
     detach_attempt integer, checked pg_snapshot, hops_checked text,
@@ -12,6 +14,13 @@ as $$
 declare
     detaching constant boolean := detach_attempt is not null;
 begin
+    begin
+        lock table relaybox_internal.payload_collection in row share mode nowait;
+    exception when lock_not_available then
+        outcome := 'busy';
+        holder := relaybox_internal.sessions_with_lock('relaybox_internal.payload_collection');
+        return;
+    end;
     perform relaybox_internal.lock_segment_readers(log_id_, parent);
     -- These statements come after the locks: they see what changed before the locks were taken.
     if relaybox_internal.hops_fingerprint(log_id_) is distinct from hops_checked

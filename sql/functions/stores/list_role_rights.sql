@@ -18,8 +18,8 @@ with our_table (table_schema, table_name, driver_may) as (
     from unnest(array[
         'arrival', 'attempt', 'attestation', 'backlog', 'batch', 'confirmation', 'cursor',
         'dead_letter', 'decision', 'delivery', 'derivation', 'derivation_attempt',
-        'derivation_trial', 'derivation_trial_attempt', 'derivation_trial_message', 'detached_segment', 'dropped_segment', 'failed_attempt', 'generation', 'ghost', 'held',
-        'hop_in', 'hop_out', 'index_range', 'lane', 'late_delivery', 'numbering', 'receipt',
+        'derivation_trial', 'derivation_trial_attempt', 'derivation_trial_message', 'detached_payload', 'detached_segment', 'dropped_segment', 'failed_attempt', 'generation', 'ghost', 'held',
+        'hop_in', 'hop_out', 'index_range', 'lane', 'late_delivery', 'numbering', 'payload_collection', 'receipt',
         'replay_range', 'seen', 'sender', 'sender_counter', 'sender_state', 'skip', 'stream',
         'stream_log', 'stream_topic', 'subscription', 'topic_request'
     ]) t (name)
@@ -215,7 +215,10 @@ union all
 select 'relation', o.oid, null, 'SELECT', 'relaybox_reader' from tables o
 union all
 select 'relation', o.oid, null, 'SELECT', 'relaybox_viewer' from tables o
-where o.table_name not in ('adopted_row', 'log', 'outbox', 'derivation_trial_message', 'unmapped_row')
+where
+    o.table_name not in (
+        'adopted_row', 'derivation_trial_message', 'detached_payload', 'log', 'outbox', 'unmapped_row'
+    )
 union all
 select 'relation', o.oid, null, p.name, p.grantee::name
 from logs o

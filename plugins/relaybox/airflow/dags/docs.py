@@ -306,6 +306,9 @@ For routes with `stopped_consumer: detach` a second task uses Spark to move segm
 stopped subscriptions need into files. Without such segments it is skipped and starts no JVM.
 `relaybox attach` moves the segments back.
 
+For each place in the section `payloads` a last task collects the files of large payloads to which no
+message of any store refers. It asks all stores, so it is skipped when one store is chosen.
+
 The log of the task says for each table what was dropped and which reader needs the next segment. A
 table that sessions hold is left to the next run. Trigger the DAG with *Dry run* to list only; in a
 terminal run `relaybox retention --dry-run`.

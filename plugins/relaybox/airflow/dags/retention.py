@@ -1,18 +1,19 @@
 """One DAG that drops, each day and in every store, the segments that no hop and no subscription needs.
 
-It also detaches the segments that only stopped consumers need.
+It also detaches the segments that only stopped consumers need, and then collects large payloads.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, BaseOperator, Param
 
 from relaybox.airflow.dags.docs import retention_doc
 from relaybox.airflow.dags.factory import by_clock, wanted
-from relaybox.airflow.naming import RETENTION_DAG_ID, detach_task_id, retain_task_id
+from relaybox.airflow.naming import RETENTION_DAG_ID, collect_payloads_task_id, detach_task_id, retain_task_id
 from relaybox.airflow.operators.detach import DetachOperator
+from relaybox.airflow.operators.payloads import CollectPayloadsOperator
 from relaybox.airflow.operators.retention import EVERY_STORE, RetentionOperator
 from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.routes import Routes
@@ -55,10 +56,12 @@ def _retention_dag(routes: Routes) -> DAG:
         },
         default_args={"owner": "relaybox", "retries": 2, "retry_delay": timedelta(minutes=1)},
     ) as dag:
+        last_tasks: list[BaseOperator] = []
         for store in stores:
-            retain = RetentionOperator(task_id=retain_task_id(store), store=store, pool=store.pool)
+            retain: BaseOperator = RetentionOperator(task_id=retain_task_id(store), store=store, pool=store.pool)
+            last_tasks.append(retain)
             if store.name in time_limits:
-                retain >> DetachOperator(
+                last_tasks[-1] = DetachOperator(
                     task_id=detach_task_id(store),
                     store=store,
                     routes_text=routes.text,
@@ -67,6 +70,14 @@ def _retention_dag(routes: Routes) -> DAG:
                     retry_policy=DriverExitPolicy(),
                     execution_timeout=time_limits[store.name],
                 )
+                retain >> last_tasks[-1]
+        for place in routes.payloads.values():
+            last_tasks >> CollectPayloadsOperator(
+                task_id=collect_payloads_task_id(place),
+                place=place,
+                stores=tuple(routes.stores.values()),
+                trigger_rule="none_failed",  # a store that has nothing to detach skips
+            )
     return dag
 
 

@@ -18,6 +18,7 @@ from relaybox.monitoring.doctor.foreign_settings import check_settings
 from relaybox.monitoring.doctor.links import check_pooler, check_tls
 from relaybox.monitoring.doctor.locks import check_locks
 from relaybox.monitoring.doctor.logins import check_login, check_roles
+from relaybox.monitoring.doctor.payloads import check_payloads
 from relaybox.monitoring.doctor.repairs import (
     check_functions_version,
     check_objects,
@@ -71,6 +72,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
     "hops": check_hops,
     "endpoints": check_endpoints,
     "adopted_tables": check_adopted_tables,
+    "payloads": check_payloads,
 })  # fmt: skip
 
 CONNECTION, STORE_CLOCKS = "connection", "store_clocks"

@@ -10,27 +10,20 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import obstore
 from obstore import exceptions
-from obstore.store import from_url
 from pyarrow import fs  # type: ignore[import-untyped]
 
 from relaybox.errors import LakeFailed, LakeRefused
+from relaybox.object_stores import open_object_store
 from relaybox.spark.lake.files import lake_errors, open_lake
-
-if TYPE_CHECKING:
-    from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
 TEMPORARY = ".tmp"
 """How the name of a file ends that a killed process may leave, in the directory of the file that it was about to create."""
 _OBJECT_STORES = ("s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://")
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
-_CONNECT_TIMEOUT, _TIMEOUT = timedelta(seconds=5), timedelta(seconds=30)
-_RETRIES: RetryConfig = {"max_retries": 3, "retry_timeout": timedelta(seconds=60)}
 
 
 def is_object_store(path: str) -> bool:
@@ -114,17 +107,10 @@ def _put_object(path: str, content: bytes) -> bool:
     directory, _, name = path.rpartition("/")
     with _object_errors(path):
         try:
-            obstore.put(_open_store(directory), name, content, mode="create")
+            obstore.put(open_object_store(directory), name, content, mode="create")
         except exceptions.AlreadyExistsError:
             return False
     return True
-
-
-def _open_store(directory: str) -> ObjectStore:
-    """The login comes from the environment, or from the role of the machine."""
-    allows_http = os.environ.get("AWS_ALLOW_HTTP", os.environ.get("aws_allow_http", "")).lower() in {"true", "1"}  # noqa: SIM112
-    client: ClientConfig = {"allow_http": allows_http, "connect_timeout": _CONNECT_TIMEOUT, "timeout": _TIMEOUT}
-    return from_url(directory.replace("s3a://", "s3://", 1), client_options=client, retry_config=_RETRIES)
 
 
 @contextmanager

@@ -1,0 +1,92 @@
+"""Makes a place of payloads, and records which stores refer to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from relaybox.errors import CollectionRefused
+from relaybox.log_events import emit
+from relaybox.payloads.place_stores import forget_store, read_identity, read_place_stores, record_stores
+from relaybox.payloads.references import HEADER, written_at
+from relaybox.payloads.store import MARK, PayloadStore
+from relaybox.stores.schema import store_session
+
+if TYPE_CHECKING:
+    from relaybox.payloads.place_stores import StoreIdentity
+    from relaybox.routes import PayloadPlace, Store
+
+
+@dataclass(frozen=True)
+class PlacePrepared:
+    """A place that is ready.
+
+    Attributes:
+        place, location: as of PayloadPlace.
+        place_id: which references have.
+        recorded: stores that were new to the place, or that have moved to other clusters.
+        stores: all that it remembers now.
+    """
+
+    place: str
+    location: str
+    place_id: str
+    recorded: tuple[str, ...]
+    stores: tuple[str, ...]
+
+
+def prepare_place(place: PayloadPlace, stores: Sequence[Store], *, recorded_by: str) -> PlacePrepared:
+    """Makes a place if there is none, and lets it remember the stores of relaybox.yaml. Again, or twice at once: no change.
+
+    Raises:
+        PayloadsUnavailable: the place can't be reached or written.
+        CollectionRefused: there are files of payloads, and the mark is lost; or a service leads to another store.
+        StoreUnreachable, StoreUnusable, StoreNotInitialised: nothing was recorded.
+    """
+    identities = [_identity(store) for store in stores]
+    payloads = PayloadStore(place.location)
+    _refuse_lost_mark(payloads)
+    place_id = payloads.prepare()
+    recorded = record_stores(payloads.files, read_place_stores(payloads.files), identities, recorded_by=recorded_by)
+    remembered = tuple(one.identity.store for one in read_place_stores(payloads.files) if one.forgotten_reason is None)
+    emit("payloads_prepared", place=place.name, recorded=", ".join(recorded) or "none")
+    return PlacePrepared(place.name, place.location, place_id, recorded, remembered)
+
+
+def _refuse_lost_mark(payloads: PayloadStore) -> None:
+    """Messages refer to files by the id of the mark: with a new one consumers would refuse all of them."""
+    if payloads.has_mark("preparing it"):
+        return
+    payloads.files.prepare()
+    found = next((file.name for file in payloads.files.list_files() if written_at(file.name)), None)
+    if found is not None:
+        raise CollectionRefused(
+            f"payloads in {payloads.files.where}: it has files of payloads, such as {found}, and no {MARK}. Nothing was changed.",
+            next_step=f"Restore this file. It is an object with one member, place: the id that the header {HEADER} of the messages has.",
+        )
+
+
+def _identity(store: Store) -> StoreIdentity:
+    with store_session(store, "asking which database it is", application_name="relaybox payloads") as session:
+        return read_identity(session)
+
+
+def forget_place_store(place: PayloadPlace, name: str, *, reason: str, recorded_by: str) -> StoreIdentity:
+    """Lets a place forget a store: nobody asks it any more, and what only its messages refer to is collected.
+
+    Args:
+        place: of relaybox.yaml.
+        name: of the store, or its id.
+        reason: why.
+        recorded_by: who does it.
+
+    Raises:
+        CollectionRefused: the place remembers no such store, or several of this name.
+        PayloadsUnavailable: the place can't be reached or written.
+    """
+    payloads = PayloadStore(place.location)
+    payloads.read_place("forgetting a store")
+    forgotten = forget_store(payloads.files, read_place_stores(payloads.files), name, reason=reason, recorded_by=recorded_by)
+    emit("payloads_store_forgotten", place=place.name, store=forgotten.store, reason=reason)
+    return forgotten
