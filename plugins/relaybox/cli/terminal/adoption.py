@@ -115,7 +115,9 @@ def show_plan(store: str, wanted: WantedAdoption, examination: Examination) -> N
         for row in rows.first_rows:
             print_text(f"  {row}")
     if examination.unmapped and wanted.on_unmapped == "fail":
-        print_text("Correct the rows or the map, or let such rows be set aside: on_unmapped: set_aside, or --on-unmapped set_aside")
+        print_text(
+            "Correct the rows or the map, or let such rows be set aside: on_unmapped: set_aside, or --on-unmapped set_aside"
+        )
     print_text(f"\n{write_section(store, wanted)}\n")
     if examination.order:
         console.print(f"A backlog is ordered by {', '.join(examination.order)}.")
