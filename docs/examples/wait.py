@@ -8,6 +8,7 @@ from __future__ import annotations
 import select
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 import psycopg2
@@ -52,9 +53,10 @@ def main(service: str, subscription: str) -> None:
     with store.cursor() as cursor:
         cursor.execute("select relaybox.listen(%s)", (subscription,))
     store.commit()  # it listens from here on
-    while True:
-        consume(store, subscription)  # also what was delivered before it listened
-        wait(store, subscription)
+    with suppress(KeyboardInterrupt):
+        while True:
+            consume(store, subscription)  # also what was delivered before it listened
+            wait(store, subscription)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def test_subscriptions_lists_how_far_each_is(billed: World) -> None:
     assert invoke("subscriptions", "analytics").stdout == "No subscriptions.\n"
 
 
-@pytest.mark.parametrize("command", ["subscriptions", "topics", "operators"])
+@pytest.mark.parametrize("command", ["subscriptions", "topics", "operators", "senders", "dead-letters"])
 def test_a_store_that_could_not_be_read_is_not_said_to_have_nothing(billed: World, command: str) -> None:
     """The list says which stores it does not know, and ends with the code of their error."""
     assert billed
@@ -108,6 +108,10 @@ def test_a_store_that_could_not_be_read_is_not_said_to_have_nothing(billed: Worl
         break_service(store, password="wrong")
     every = invoke(command)
     assert (every.stdout, every.exit_code) == ("Could not be read: airline, analytics, hub.\n", 5)
+    retire = invoke("retire")
+    assert (retire.stdout, retire.exit_code) == ("Could not be read: airline, analytics, hub.\n", 5)
+    consume = invoke("consume", "billing")
+    assert "If another store has subscription billing, name it: --store." in consume.stderr
 
 
 def test_replay_counts_first_and_moves_when_it_is_told_why(billed: World) -> None:

@@ -284,7 +284,10 @@ def _retire_hops(settings: Settings, routes: Routes, name: str | None, *, reason
 def _show_retired(hops: Sequence[Backlog], routes: Routes, failures: Failures, *, with_topics: bool, retired: bool) -> None:
     from relaybox.cli.terminal.retention import show_left_behind, show_next_retention, show_unrouted
 
-    show_left_behind(hops, routes)
+    if hops or not failures.by_store:
+        show_left_behind(hops, routes)
+    else:
+        print_text(f"Could not be read: {', '.join(sorted(failures.by_store))}.")
     if with_topics:
         for route in routes.routes.values():
             if route.path[0].name not in failures.by_store:

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from relaybox.cli.exits import Failures, ListsByDefault, Settings
+from relaybox.cli.exits import ListsByDefault
 from relaybox.cli.options import AsJson, answer
+from relaybox.cli.subscription_options import list_each
 from relaybox.cli.usage import CommandList
 
 commands = CommandList(
@@ -35,24 +36,11 @@ def list_(
       relaybox senders
       relaybox senders list airline --json
     """
-    from relaybox.documents.document import write
+    from relaybox.cli.terminal.senders import show_senders
     from relaybox.documents.senders import SendersDocument
-    from relaybox.streams.senders import DeclaredSender, list_senders
+    from relaybox.streams.senders import list_senders
 
-    settings: Settings = context.obj
-    routes = settings.load_routes()
-    found: list[DeclaredSender] = []
-    failures = Failures()
-    for one in [routes.store(store)] if store else routes.stores.values():
-        with failures.kept(one.name):
-            found += list_senders(one)
-    if as_json:
-        write(SendersDocument.of(found, failures.document()))
-    else:
-        from relaybox.cli.terminal.senders import show_senders
-
-        show_senders(found)
-    failures.end(debug=settings.debug)
+    list_each(context.obj, store, list_senders, show_senders, SendersDocument.of, as_json=as_json)
 
 
 @commands.command()

@@ -172,7 +172,11 @@ def find_subscription(stores: Iterable[Store], name: str) -> tuple[Store, dict[s
             next_step="Name one with --store.",
         )
     if unanswered:
-        raise next(iter(unanswered.values()))
+        first = next(iter(unanswered.values()))
+        raise type(first)(
+            Exception.__str__(first),
+            next_step=f"{first.next_step} If another store has subscription {name}, name it: --store.".lstrip(),
+        )
     listed = ", ".join(f"{store}: {', '.join(names)}" for store, (_, names) in known.items() if names) or "none"
     made = " The first run of a version makes its subscription: relaybox derive ROUTE." if name.startswith("derive.") else ""
     raise errors.NotSubscribed(
