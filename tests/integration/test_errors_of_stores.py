@@ -176,6 +176,7 @@ ALLOWED = {
     "aio/loop.py _Messages.__anext__ StepsEnded": "the loop is over",
     "consumer/loop.py Consumer._messages StopIteration": "the loop is over",
     "consumer/core.py ConsumerCore._leave suppress(errors.RelayboxError)": "the body's error is the one to tell; the lease ends by itself",
+    "django/admin.py _may_read OperationalError": "the page of the model tells that the database can't be reached",
     "clients/django.py DjangoSession.rollback (DatabaseError, InterfaceError)": "as of SQLAlchemy",
     "clients/sqlalchemy.py AsyncSqlalchemySession.close suppress(DBAPIError)": "a session that is broken is closed already",
     "clients/sqlalchemy.py AsyncSqlalchemySession.rollback DBAPIError": "as in a thread",
