@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -48,7 +51,6 @@ def page_server(directory: Path) -> Iterator[PageServer]:
     """Airflow over an empty database of its own. Afterwards this process is as it was: without one that can be opened."""
     from airflow import settings
     from airflow.api_fastapi.app import create_app, purge_cached_app
-    from airflow.utils.db import initdb
 
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", f"sqlite:///{directory}/airflow.db")
@@ -58,9 +60,9 @@ def page_server(directory: Path) -> Iterator[PageServer]:
             "AIRFLOW__API_AUTH__JWT_SECRET", "a secret of sixty-four bytes and more, for the tokens of these tests only"
         )
         environment.setenv("AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION", "False")
+        (directory / "airflow.db").write_bytes(_empty_database())
         _configure(settings)
         try:
-            initdb()
             app = create_app(apps="core")
             (page,) = [route.app.app for route in app.routes if getattr(route, "path", "") == "/relaybox"]
             yield PageServer(app, page)
@@ -68,6 +70,24 @@ def page_server(directory: Path) -> Iterator[PageServer]:
             purge_cached_app()
             settings.dispose_orm()
     _configure(settings)
+
+
+@functools.cache
+def _empty_database() -> bytes:
+    """The SQLite file that `airflow db migrate` makes, made once: it takes longer than most modules that need a server."""
+    from airflow import settings
+    from airflow.utils.db import initdb
+
+    with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as environment:
+        file = Path(directory, "airflow.db")
+        environment.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", f"sqlite:///{file}")
+        _configure(settings)
+        try:
+            initdb()
+        finally:
+            settings.dispose_orm()
+        with closing(sqlite3.connect(file)) as database:
+            return database.serialize()
 
 
 def _configure(settings: Any) -> None:
