@@ -11,9 +11,9 @@ from tests.spark.frames import frame_session, serve
 from tests.support.world import World
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def frames(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session that knows the format relaybox."""
+    """A session that knows the format relaybox. All modules share it: a JVM is slow until it has compiled what it runs often."""
     with frame_session(tmp_path_factory.mktemp("frames")) as session:
         yield session
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
@@ -14,6 +14,7 @@ import pytest
 import yaml
 from pyarrow import parquet
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
 from relaybox import errors
 from relaybox.errors import FilesFailed
@@ -41,7 +42,6 @@ from tests.airflow.connect_server import connect_server
 from tests.spark.submit import spark_submit
 from tests.support.cli import invoke
 from tests.support.services import break_service, read_service
-from tests.support.spark_session import spark_session
 from tests.support.world import STORES, World
 
 pytestmark = pytest.mark.thorough
@@ -60,16 +60,15 @@ insert into relaybox.outbox (topic, sender, key, headers, payload, payload_bytes
 """Messages that a careless conversion changes; positions 1 to 5."""
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkContext]:
-    with spark_session("local[2]") as context:
-        yield context
+@pytest.fixture
+def spark(frames: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch) -> SparkContext:
+    """Its tasks find the stores of this test."""
+    monkeypatch.setitem(frames.sparkContext.environment, "PGSERVICEFILE", os.environ["PGSERVICEFILE"])
+    return frames.sparkContext
 
 
 @pytest.fixture
-def archive(spark: SparkContext, world: World) -> SparkArchive:
-    """Its tasks find the stores of this test."""
-    spark.environment["PGSERVICEFILE"] = os.environ["PGSERVICEFILE"]
+def archive(spark: SparkContext) -> SparkArchive:
     return SparkArchive(ContextSession(spark))
 
 
