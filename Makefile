@@ -47,7 +47,8 @@ check: $(INSTALLED) ## Check what differs from the last commit, in under a minut
 	@$(BIN)/python -m tests.support.changed $(ARGS)
 
 .PHONY: test
-test: lint $(TEST_NEEDS) $(SPARK_CLASSES) ## Lint, then run the tests of every change (ARGS="-k name" selects among all)
+test: $(TEST_NEEDS) $(SPARK_CLASSES) ## Lint, then run the tests of every change (ARGS="-k name" selects among all)
+	@$(LINT)
 ifeq ($(strip $(ARGS)),)
 	@$(THIRDS)
 else
@@ -55,23 +56,26 @@ else
 endif
 
 .PHONY: test-all
-test-all: lint $(TEST_NEEDS) languages $(SPARK_CLASSES) ## Lint, then run all tests, those that are marked thorough too
+test-all: $(TEST_NEEDS) languages $(SPARK_CLASSES) ## Lint, then run all tests, those that are marked thorough too
+	@$(LINT)
 	@$(THIRDS) CHOSEN=
 
+# mypy and sqlfluff take most of its time, and each keeps one core busy.
+LINT := $(MAKE) --no-print-directory --jobs=2 --output-sync=target lint
 THIRDS := $(MAKE) --no-print-directory --jobs=3 --output-sync=recurse test-systems test-crashes test-stores
 CHOSEN := -m 'not thorough'
 
 # The thirds of the suite run side by side: mostly they wait, for Airflow and Spark, for servers that crash, for commits.
 # As dear as each other, in seconds of CPU: who is last works on one core alone.
 SYSTEMS := tests/airflow tests/benchmarks tests/unit
-CRASHES := tests/faults tests/delivery tests/mutants tests/model tests/spark
+CRASHES := tests/faults tests/delivery tests/mutants tests/model tests/spark tests/clients tests/upgrades
 
 .PHONY: test-systems
 test-systems: $(INSTALLED) ## The tests that start Airflow or a benchmark, and those without a store
 	$(BIN)/pytest $(CHOSEN) $(SYSTEMS)
 
 .PHONY: test-crashes
-test-crashes: $(INSTALLED) ## The tests that inject faults, start Spark, or compare with brute force or a model
+test-crashes: $(INSTALLED) ## The tests that inject faults, start Spark, upgrade, use each client, or compare with brute force or a model
 	$(BIN)/pytest $(CHOSEN) $(CRASHES)
 
 .PHONY: test-stores
