@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import psycopg2
 
 from relaybox.routes import Hop
-from tests.faults import derived
+from tests.faults import adopted, derived
 from tests.faults.cells import FORGET_STORE_IDS, is_first_meeting, killed_before, repair
 from tests.faults.checker import INVARIANTS, Violation, check, read_stores, reliability, unsettled
 from tests.faults.drivers import Outcome, drive, driver
@@ -35,6 +35,9 @@ LIVENESS_SECONDS = 60.0
 
 OF_ONE_GENERATION = ("batch_chain", "one_batch_each", "batch_content")
 """Invariants of snapshots that follow each other; a reanchored hop begins anew, above an anchor in seq."""
+
+_HALF_MOVED = "adopt_batch.committed"
+"""Where a command of adoption rests while a hop is under test: the first messages of the backlog are moved."""
 
 _ANOTHER_FINGERPRINT = "update relaybox_internal.hop_out set timeline = timeline + 1 returning timeline"
 """As after a promotion or an upgrade: the cluster is not the one that the ledger was written by."""
@@ -117,15 +120,21 @@ class _Run:
     def through(self, injections: Sequence[Injection]) -> None:
         history, hop = self.site.directory / "history", self.site.hop
         begins_later = injections[0].failpoint.startswith("derive_version.")
-        with Workload(history, self.site.hops, seed=self.result.seed) as workload:
+        targets = adopted.TARGETS if self.site.adopts else {}
+        with Workload(history, self.site.hops, seed=self.result.seed, targets=targets) as workload:
             self._send(workload, batches=2)
             wait_until(lambda: workload.is_idle, "the first two batches are sent")
             self._move_everything(derive=not begins_later)
             for number, injection in enumerate(injections, 1):
                 if number > 1 and hop.downstream:
                     self._take_over(hop.downstream)  # or there would be nothing new to settle
+                if self.site.adopts:
+                    self._prepare_adoption(injection.failpoint, number, workload)
                 self._send(workload, batches=2 if number == len(injections) else 1)
-                self._inject(injection, number, workload)
+                with self._half_moved_backlog(injection, number):
+                    self._inject(injection, number, workload)
+                if self.site.adopts:
+                    self._finish_adoption(injection.failpoint, workload)
             self._recover()
             self._send(workload, batches=1)
             wait_until(lambda: workload.is_idle, "the last batch is sent")
@@ -135,10 +144,10 @@ class _Run:
             self._wait_for_consumers(workload)
         self._judge(history)
 
-    def _send(self, workload: Workload, *, batches: int) -> None:
-        """Asks for this number of batches, and returns when there is something to move."""
+    def _send(self, workload: Workload, *, batches: int, but: str = "") -> None:
+        """Asks for this number of batches, of all senders but one, and returns when there is something to move."""
         before = workload.acknowledged_count
-        workload.send(max(1, round(batches * self.batch_rows / len(workload.senders) / MESSAGES_PER_TRANSACTION)))
+        workload.send(max(1, round(batches * self.batch_rows / len(workload.senders) / MESSAGES_PER_TRANSACTION)), but=but)
         wait_until(lambda: workload.acknowledged_count > before, "the first of the transactions is committed")
 
     def _inject(self, injection: Injection, number: int, workload: Workload) -> None:
@@ -156,12 +165,15 @@ class _Run:
             self.has_generations = to_repair == "reanchor"
         self._give_news(injection.failpoint, number)
         fails_first = injection.failpoint.startswith("derive_failure.")
-        mission = self.site.mission(self.site.work, proxied=True, repair=to_repair, fails_first=fails_first)
+        work = adopted.command_of(injection.failpoint) or self.site.work
+        if work == "unadopt":
+            self._leave_backlog(number, workload)
+        mission = self.site.mission(work, proxied=True, repair=to_repair, fails_first=fails_first)
         files = self.site.directory / f"driver_{number}"
         with driver(mission, f"{injection.failpoint}={fault.action}", files) as target:
             if target.wait_for_hit():
                 self.result.hits += 1
-                take_over = partial(self._take_over, self.site.work, repairing=to_repair)
+                take_over = partial(self._take_over, work, repairing=to_repair)
                 fault.inject(Scene(self.site, target, injection.failpoint, take_over))
             else:
                 self.result.problems.append(f"{injection.failpoint} was never reached")
@@ -184,6 +196,48 @@ class _Run:
         if is_first_meeting(failpoint):
             for store in (hop.source, hop.destination):
                 _ask(store.name, FORGET_STORE_IDS)
+
+    def _prepare_adoption(self, failpoint: str, number: int, workload: Workload) -> None:
+        """Rows of app.late are not adopted, and rows of app.odd are unmapped, if that is what the step needs."""
+        if number > 1:
+            wait_until(lambda: workload.is_idle, "nobody writes into app.late")
+            self._take_over("unadopt")
+            _change("airline", "truncate app.late")
+        if adopted.command_of(failpoint) == "send_unmapped":
+            store = self.site.routes.stores["airline"]
+            adopted.adopt_odd(store, is_right=False)
+            workload.note_rows("airline", [f"odd {number}.{row}" for row in range(5)], adopted.INSERT_ODD)
+            adopted.adopt_odd(store, is_right=True)
+
+    @contextmanager
+    def _half_moved_backlog(self, injection: Injection, number: int) -> Iterator[None]:
+        """Where a hop is under test: the backlog of app.late is half moved, and its command goes on after the fault."""
+        if not self.site.adopts or adopted.command_of(injection.failpoint):
+            yield
+            return
+        mission = self.site.mission("adopt", proxied=True)
+        with driver(mission, f"{_HALF_MOVED}=pause", self.site.directory / f"adoption_{number}") as adoption:
+            assert adoption.wait_for_hit(), f"{_HALF_MOVED} was never reached"
+            yield
+            adoption.release(_HALF_MOVED)
+            self._note(adoption.outcome(), killed=False, may_stop=False)
+
+    def _leave_backlog(self, number: int, workload: Workload) -> None:
+        """A command was killed before it moved the backlog of app.late; nobody writes there any more, but into other tables."""
+        wait_until(lambda: workload.is_idle, "nobody writes into app.late")
+        with driver(self.site.mission("adopt"), "adopt.committed=kill", self.site.directory / f"adoption_{number}") as killed:
+            assert killed.wait_for_hit(), "adopt.committed was never reached"
+            killed.outcome()
+        self._send(workload, batches=1, but=adopted.WAITING_SENDER)
+
+    def _finish_adoption(self, failpoint: str, workload: Workload) -> None:
+        """What the command under test began is done, and app.late is adopted."""
+        command = adopted.command_of(failpoint)
+        if command:
+            self._take_over(command)
+        if command == "unadopt":
+            _change("airline", "truncate app.late")
+        self._take_over("adopt")
 
     def _acknowledge_less_than_there_is(self, workload: Workload) -> None:
         """What there was is acknowledged and not settled; then more is published. The last COMMIT is one that nobody waited for."""
@@ -283,6 +337,8 @@ class _Run:
         if result.batches < 5:
             result.problems.append(f"only {result.batches} batches")
         result.problems += [leftover for store in STORES for leftover in _leftovers(store)]
+        if self.site.adopts:
+            result.problems += adopted.leftovers(self.site.routes.stores["airline"])
 
 
 def _leftovers(store: str) -> list[str]:
@@ -295,6 +351,11 @@ def _leftovers(store: str) -> list[str]:
     )
     (count,) = _ask(store, staged)
     return [f"{count} staged rows are left at {store}"] if count else []
+
+
+def _change(store: str, statement: str) -> None:
+    with closing(psycopg2.connect(service=store, options=UNDISTURBED)) as connection, connection, connection.cursor() as cursor:
+        cursor.execute(statement)
 
 
 def _ask(store: str, query: str, *arguments: object) -> tuple[Any, ...]:

@@ -6,18 +6,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
-from relaybox.failpoints import DERIVE_FAILPOINTS, FAILPOINTS, PROCESSING_FAILPOINTS, TOPIC_FAILPOINTS
+from relaybox.failpoints import ADOPT_FAILPOINTS, DERIVE_FAILPOINTS, FAILPOINTS, PROCESSING_FAILPOINTS, TOPIC_FAILPOINTS
 from tests.faults.faults import FAULTS
 
-STEPS: Mapping[str, str] = {**FAILPOINTS, **PROCESSING_FAILPOINTS, **TOPIC_FAILPOINTS, **DERIVE_FAILPOINTS}
-"""The failpoints of the matrix: all that a driver of a hop or of a derivation reaches."""
+STEPS: Mapping[str, str] = {
+    **FAILPOINTS,
+    **PROCESSING_FAILPOINTS,
+    **TOPIC_FAILPOINTS,
+    **DERIVE_FAILPOINTS,
+    **ADOPT_FAILPOINTS,
+}
+"""The failpoints of the matrix: all that a driver of a hop or of a derivation reaches, or a command of adoption."""
 
 OF_ONE_KIND = {
     **dict.fromkeys(PROCESSING_FAILPOINTS, "processed"),
     **dict.fromkeys(TOPIC_FAILPOINTS, "topics"),
     **dict.fromkeys(DERIVE_FAILPOINTS, "derived"),
+    **dict.fromkeys(ADOPT_FAILPOINTS, "adopted"),
 }
-"""Those that only one kind of hop has, or a derivation."""
+"""Those that only one kind of hop has, a derivation, or a command of adoption."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,7 @@ class Cell:
 
     A hop of kind `processed` reads a log and settles what subscriptions have acknowledged; one of kind `topics` reads an outbox,
     and its topics come by subscription. Of kind `derived` no hop is under test, but a derivation at the store where a hop ends.
+    Of kind `adopted` the producers write into adopted tables; a command of adoption is under test, or the hop while a backlog is moved.
     """
 
     failpoint: str
@@ -88,6 +96,16 @@ WHEN_PROCESSED: Mapping[str, tuple[str, ...]] = {
 }
 """Cells run once more for a hop that settles what subscriptions have acknowledged; more is written there."""
 
+WHEN_ADOPTED: Mapping[str, tuple[str, ...]] = {
+    "kill_driver": ("outbox_seg*.committing", "outbox_seal.committed", "plan.counted", "slice.copied"),
+    "zombie": ("plan.recorded", "slice.committing"),
+    "crash_source": ("outbox_seal.sealed", "plan.locked", "plan.committ*", "slice.piping", "confirm.committing"),
+    "restart_source": ("plan.committed",),
+    "terminate_source": ("plan.counted", "slice.connected"),
+    "cut_commit_source": ("plan.committing",),
+}
+"""Cells run once more while the producers write into adopted tables, and the backlog of one of them is half moved."""
+
 
 REPAIRS: Mapping[str, str] = {"reanchor": "reanchor", "generation": "reanchor", "attest": "attest"}
 """Steps that only a repair takes, after the source's fingerprint has changed: the repair that the driver begins with."""
@@ -120,9 +138,10 @@ def is_first_meeting(failpoint: str) -> bool:
 
 
 def sides(failpoint: str) -> tuple[str, ...]:
-    """The clusters in which the step works, as STEPS says: source, destination, or both. A derivation has one store, the destination."""
+    """The clusters in which the step works, as STEPS says: source, destination, or both. A derivation has one store, the destination; so has an adoption, the source."""
     site = STEPS[failpoint].split(":")[0]
-    return {"both": ("source", "destination"), "store": ("destination",)}.get(site, (site,))
+    store = "source" if failpoint in ADOPT_FAILPOINTS else "destination"
+    return {"both": ("source", "destination"), "store": (store,)}.get(site, (site,))
 
 
 def is_of_a_task(failpoint: str) -> bool:
@@ -144,6 +163,8 @@ def _cells() -> Iterator[Cell]:
 def _strikes(fault: str, failpoint: str) -> bool:
     if failpoint in DERIVE_FAILPOINTS and (fault == "restart_source" or (is_of_a_task(failpoint) and fault.startswith("raise_"))):
         return False
+    if failpoint in ADOPT_FAILPOINTS and fault == "restart_destination":
+        return False
     family, _, side = fault.rpartition("_")
     at_the_store = side in sides(failpoint) and _matches(failpoint, AT_THE_STORE.get(family, ()))
     return at_the_store or _matches(failpoint, ANYWHERE.get(fault, ()))
@@ -151,7 +172,7 @@ def _strikes(fault: str, failpoint: str) -> bool:
 
 def _kinds(fault: str, failpoint: str) -> Iterator[str]:
     yield OF_ONE_KIND.get(failpoint, "outbox")
-    for kind, rules in (("log", ON_A_LOG), ("processed", WHEN_PROCESSED)):
+    for kind, rules in (("log", ON_A_LOG), ("processed", WHEN_PROCESSED), ("adopted", WHEN_ADOPTED)):
         if any(fnmatch(fault, faults) and _matches(failpoint, patterns) for faults, patterns in rules.items()):
             yield kind
 

@@ -10,10 +10,10 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from relaybox.failpoints import FAILPOINTS
 from relaybox.hops.confirmations import settle_hop
@@ -103,11 +103,20 @@ def run_change_cell(cell: ChangeCell, world: World, databases: Databases, direct
     return next(machine.numbers) - 1
 
 
-@contextmanager
-def machine_in(world: World, databases: Databases, *, batch_rows: int = BATCH_ROWS, both: bool = True) -> Iterator[ChangeMachine]:
-    """A life whose steps are chosen; at its end everything must have arrived."""
+Machine = TypeVar("Machine", bound=ChangeMachine)
 
-    machine = in_lives(ChangeMachine, lambda: nullcontext((world, databases)))()
+
+def machine_in(
+    world: World, databases: Databases, *, batch_rows: int = BATCH_ROWS, both: bool = True
+) -> AbstractContextManager[ChangeMachine]:
+    """A life whose steps are chosen; at its end everything must have arrived."""
+    return life_of(ChangeMachine, world, databases, batch_rows=batch_rows, both=both)
+
+
+@contextmanager
+def life_of(kind: type[Machine], world: World, databases: Databases, *, batch_rows: int, both: bool) -> Iterator[Machine]:
+    """The same of a machine of this kind."""
+    machine = in_lives(kind, lambda: nullcontext((world, databases)))()
     machine.build(batch_rows=batch_rows, both=both)
     try:
         yield machine

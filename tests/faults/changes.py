@@ -114,10 +114,25 @@ def initialise_and_die(path: Path, after_statements: int) -> bool:
 
     What a transaction had not committed by then is gone; the stores that came earlier have the new file.
     """
-    return forked(_initialise_and_die, path, os.environ["PGSERVICEFILE"], after_statements) == -signal.SIGKILL
+    return killed_after(after_statements, _initialise, path)
 
 
-def _initialise_and_die(path: Path, services: str, after_statements: int) -> None:
+def _initialise(path: Path) -> None:
+    initialise(load_routes(path))
+
+
+def killed_after(statements: int, work: Callable[..., object], *arguments: object) -> bool:
+    """Does the work, a function of a module, in a process that is killed after this number of statements; false when it ended before.
+
+    Raises:
+        AssertionError: the work failed.
+    """
+    code = forked(_work_and_die, os.environ["PGSERVICEFILE"], statements, work, arguments)
+    assert code in (0, -signal.SIGKILL), f"{work.__name__} ended with code {code}"
+    return code == -signal.SIGKILL
+
+
+def _work_and_die(services: str, after_statements: int, work: Callable[..., object], arguments: Sequence[object]) -> None:
     left = after_statements
 
     class Dying(psycopg2.extensions.cursor):
@@ -130,8 +145,8 @@ def _initialise_and_die(path: Path, services: str, after_statements: int) -> Non
 
     os.environ["PGSERVICEFILE"] = services
     real_connect = psycopg2.connect
-    psycopg2.connect = lambda *arguments, **options: real_connect(*arguments, **{"cursor_factory": Dying, **options})
-    initialise(load_routes(path))
+    psycopg2.connect = lambda *given, **options: real_connect(*given, **{"cursor_factory": Dying, **options})
+    work(*arguments)
 
 
 def tables_of(stores: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:

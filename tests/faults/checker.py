@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, product
 
 from tests.faults.derived import derived_id, derived_payloads
 from tests.faults.history import History, Read, Transaction, Tried
@@ -364,23 +364,27 @@ def dense_positions(facts: Facts) -> Iterator[Finding]:
 @invariant
 def order(facts: Facts) -> Iterator[Finding]:
     """If m1's commit was acknowledged before m2 was inserted, m1's position is lower (G5), at every hop."""
-    for hop in facts.stores.hops:
+    groups = sorted({one.order_group for one in facts.history.transactions})
+    for hop, group in product(facts.stores.hops, groups):
         log_positions = facts.log_positions[hop.name]
-        reached = _highest_position_through(facts, hop)
+        reached = _highest_position_through(facts, hop, group)
         inverted = [
             f"{message.payload!r} at {log_positions[message.payload]} came after acknowledgement {message.after}, which is at {reached[message.after]}"
-            for _, message in facts.sent_through(hop, "ok", "info")
-            if message.payload in log_positions and log_positions[message.payload] < reached[message.after]
+            for one, message in facts.sent_through(hop, "ok", "info")
+            if one.order_group == group
+            and message.payload in log_positions
+            and log_positions[message.payload] < reached[message.after]
         ]
         yield from _found(inverted, f"{{}} messages of {hop.name} stand before one that had committed before them")
 
 
-def _highest_position_through(facts: Facts, hop: HopState) -> list[int]:
-    """Indexed by acknowledgement: the highest position of the messages acknowledged up to it."""
+def _highest_position_through(facts: Facts, hop: HopState, group: str) -> list[int]:
+    """Indexed by acknowledgement: the highest position of the messages of the group that were acknowledged up to it."""
     highest = {one.acknowledged or 0: 0 for one in facts.history.transactions}
     for one, message in facts.sent_through(hop, "ok"):
         number, log_position = one.acknowledged or 0, facts.log_positions[hop.name].get(message.payload, 0)
-        highest[number] = max(highest[number], log_position)
+        if one.order_group == group:
+            highest[number] = max(highest[number], log_position)
     newest = max([0, *highest, *(message.after for one in facts.history.transactions for message in one.messages)])
     reached = [0]
     for number in range(1, newest + 1):

@@ -20,8 +20,9 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
-from relaybox.routes import Route, load_routes
+from relaybox.routes import Route, Store, load_routes
 from relaybox.stores import settings as session_settings
+from tests.faults.adopted import run_command
 from tests.support.patience import patience
 from tests.support.world import wait_until
 
@@ -45,6 +46,7 @@ class Mission:
         derives: the route whose messages are derived; then no hop is transferred. Empty: none.
         fails_first: the function of the derivation fails for its first attempt.
         repair: reanchor (the hop), attest (the hop's source), or nothing.
+        adoption: a command of tests.faults.adopted at the store `airline`; then no hop is transferred. Empty: none.
         at_most_seconds: ends the transfer then even if messages keep coming; 0: never.
     """
 
@@ -55,6 +57,7 @@ class Mission:
     at_most_seconds: float = 0.0
     derives: str = ""
     fails_first: bool = False
+    adoption: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,6 +169,8 @@ def drive(mission: Mission) -> Outcome:
     routes = load_routes(mission.routes)
     if mission.derives:
         return _derive(mission, routes.route(mission.derives))
+    if mission.adoption:
+        return _adopt(mission, routes.stores["airline"])
     hop, name = routes.hop(mission.hop), f"driver {os.getpid()}"
     try:
         with patient_for_seconds():
@@ -195,6 +200,15 @@ def _derive(mission: Mission, route: Route) -> Outcome:
             return Outcome(drive_derivation(route, fails_first=mission.fails_first).attempts)
     except errors.RelayboxError as error:
         return Outcome(error=f"{type(error).__name__}: {error}", is_transient=isinstance(error, errors.Transient))
+
+
+def _adopt(mission: Mission, store: Store) -> Outcome:
+    try:
+        with patient_for_seconds():
+            run_command(mission.adoption, store)
+    except errors.RelayboxError as error:
+        return Outcome(error=f"{type(error).__name__}: {error}", is_transient=isinstance(error, errors.Transient))
+    return Outcome()
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,10 @@ class Tried:
 
 @dataclass(frozen=True)
 class Transaction:
-    """A producer's transaction and its outcome: ok (acknowledged as number `acknowledged`) | fail | info."""
+    """A producer's transaction and its outcome: ok (acknowledged as number `acknowledged`) | fail | info.
+
+    G5 holds among the messages of one `order_group` (tests.faults.adopted.Target).
+    """
 
     sender: str
     number: int
@@ -76,6 +79,7 @@ class Transaction:
     messages: tuple[Tried, ...]
     outcome: str
     acknowledged: int | None = None
+    order_group: str = "outbox"
 
     @property
     def kept(self) -> tuple[Tried, ...]:
@@ -158,8 +162,11 @@ def _continued(known: Transaction | None, line: dict[str, Any]) -> Transaction:
     if line["operation"] == "insert":
         tried = tuple(Tried(payload, line["after"], line["undone"]) for payload in line["payloads"])
         before = known.messages if known else ()
-        return Transaction(line["client"], line["transaction"], line["store"], line["topic"], before + tried, "info")
+        return Transaction(
+            line["client"], line["transaction"], line["store"], line["topic"], before + tried, "info",
+            order_group=line.get("order_group", "outbox"),
+        )  # fmt: skip
     if known is None:
         raise ValueError(f"transaction {line['transaction']} of {line['client']} ends without an insert: {line}")
     outcome = "info" if line["event"] == "invoke" else line["event"]
-    return Transaction(known.sender, known.number, known.store, known.topic, known.messages, outcome, line.get("acknowledged"))
+    return replace(known, outcome=outcome, acknowledged=line.get("acknowledged"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -40,7 +40,10 @@ class Life(RuleBasedStateMachine):
         raise NotImplementedError
 
 
-def in_lives(life: type[Life], make_world: Callable[[], AbstractContextManager[Any]]) -> type[Life]:
+Kind = TypeVar("Kind", bound=Life)
+
+
+def in_lives(life: type[Kind], make_world: Callable[[], AbstractContextManager[Any]]) -> type[Kind]:
     """The same machine with stores of this test."""
     return type(life.__name__, (life,), {"make_world": staticmethod(make_world)})
 

@@ -36,6 +36,9 @@ _ANOTHER_TIMELINE = """
 Databases = Mapping[str, tuple[Cluster, str]]
 """Which database of which cluster a store is."""
 
+MakeWorld = Callable[[], AbstractContextManager[tuple[World, Databases]]]
+"""Makes stores as often as a test wants them."""
+
 
 @dataclass(frozen=True)
 class Copy:

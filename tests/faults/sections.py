@@ -43,12 +43,17 @@ class Job:
 
 def matrix(plan: Plan) -> Iterator[Job]:
     """Every cell of the matrix in which a hop is under test."""
-    return (_cell_job("matrix", cell, plan) for cell in all_cells() if cell.kind != "derived")
+    return (_cell_job("matrix", cell, plan) for cell in all_cells() if cell.kind not in ("derived", "adopted"))
 
 
 def derivations(plan: Plan) -> Iterator[Job]:
     """Every cell of the matrix in which a derivation is under test."""
     return (_cell_job("derivations", cell, plan) for cell in all_cells() if cell.kind == "derived")
+
+
+def adoptions(plan: Plan) -> Iterator[Job]:
+    """Every cell of the matrix in which the producers write into adopted tables."""
+    return (_cell_job("adoptions", cell, plan) for cell in all_cells() if cell.kind == "adopted")
 
 
 def pairs(plan: Plan) -> Iterator[Job]:
@@ -106,6 +111,7 @@ def logins(plan: Plan) -> Iterator[Job]:
 SECTIONS: Mapping[str, Callable[[Plan], Iterator[Job]]] = {
     "matrix": matrix,
     "derivations": derivations,
+    "adoptions": adoptions,
     "pairs": pairs,
     "settings": settings,
     "logins": logins,

@@ -17,7 +17,7 @@ from relaybox.env_vars import environment
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.stores.schema import initialise_store
-from tests.faults import derived
+from tests.faults import adopted, derived
 from tests.faults.drivers import Mission
 from tests.faults.proxy import Proxy
 from tests.faults.stores import UNDISTURBED
@@ -32,10 +32,18 @@ LAYOUTS: Mapping[str, Mapping[str, str]] = {
     "processed": {"airline": "source", "hub": "source", "analytics": "destination"},
     "topics": {"airline": "source", "hub": "destination", "analytics": "destination"},
     "derived": {"airline": "source", "hub": "destination", "analytics": "source"},
+    "adopted": {"airline": "source", "hub": "destination", "analytics": "destination"},
 }
 """Which cluster holds which store, so that the hop under test always goes from `source` to `destination`."""
 
-TESTED_HOP = {"outbox": "flights/1", "log": "flights/2", "processed": "flights/2", "topics": "flights/1", "derived": "flights/1"}
+TESTED_HOP = {
+    "outbox": "flights/1",
+    "log": "flights/2",
+    "processed": "flights/2",
+    "topics": "flights/1",
+    "derived": "flights/1",
+    "adopted": "flights/1",
+}
 """The first hop of a site of kind `derived` brings the messages from which is derived at its destination."""
 
 RULES: Mapping[str, Mapping[str, Any]] = {
@@ -44,6 +52,7 @@ RULES: Mapping[str, Mapping[str, Any]] = {
     "processed": {"policy": "processed", "processed_by": ["billing", "audit"]},
     "topics": {"topics_by_subscription": True},
     "derived": {},
+    "adopted": {},
 }
 """What the route says beside its path: nothing, that subscriptions settle it, or that they choose its topics."""
 
@@ -111,6 +120,11 @@ class Site:
         return self.kind == "derived"
 
     @property
+    def adopts(self) -> bool:
+        """Whether the producers write into adopted tables."""
+        return self.kind == "adopted"
+
+    @property
     def work(self) -> str:
         """What the driver under test does, as mission() takes it."""
         return derived.ROUTE if self.derives else self.hop.name
@@ -134,10 +148,12 @@ class Site:
         return self.directory / "proxied.conf"
 
     def mission(self, work: str, *, proxied: bool = False, repair: str = "", fails_first: bool = False) -> Mission:
-        """To move a hop and settle it; or, where `work` is the route of the derivation, to derive."""
+        """To move a hop and settle it; where `work` is the route of the derivation, to derive; or a command of adoption."""
         services = self.proxied_services_file if proxied else self.services_file
         if work == derived.ROUTE:
             return Mission(self.routes_file, services, "", derives=work, fails_first=fails_first)
+        if work in adopted.COMMANDS:
+            return Mission(self.routes_file, services, "", adoption=work)
         return Mission(self.routes_file, services, work, repair)
 
     def administer(self, side: str, statement: str, *arguments: object) -> list[tuple[object, ...]]:
@@ -227,7 +243,7 @@ def _parameters(site: Site, store: str, *, proxied: bool) -> dict[str, str]:
 
 def _template(site: Site, store: str, side: str) -> str:
     """The initialised, empty database that a store of such a site begins as. Made once."""
-    name = f"template_{'_'.join([*RULES[site.kind], *(['derived'] if site.derives else []), store])}"
+    name = f"template_{'_'.join([*RULES[site.kind], *([site.kind] if site.derives or site.adopts else []), store])}"
     if (side, name) not in site.sides.templates:
         site.administer(side, f"create database {name}")
         services = site.directory / "template.conf"
@@ -252,6 +268,9 @@ def _initialise(site: Site, store: str, side: str, database: str) -> None:
     initialise_store(site.routes.stores[store], site.routes, segment_rows=site.sides.segment_rows)
     for subscription in site.routes.route("flights").hops[-1].processed_by if store == STORES[-1] else ():
         _ask(site.sides.clusters[side], database, "select relaybox.subscribe(%s, 'flights')", subscription)
+    if site.adopts and store == STORES[0]:
+        _ask(site.sides.clusters[side], database, adopted.MAKE_TABLES)
+        adopted.adopt_first_tables(site.routes.stores[store])
 
 
 def _write_routes(path: Path, batch_rows: int, kind: str) -> None:
@@ -261,7 +280,10 @@ def _write_routes(path: Path, batch_rows: int, kind: str) -> None:
     if kind == "derived":
         derive = {**DERIVED_ROUTE["derive"], "batch_rows": max(2, batch_rows // 2)}
         routes[derived.ROUTE] = {**DERIVED_ROUTE, "derive": derive, "limits": limits}
-    path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
+    stores: dict[str, Any] = {store: {} for store in STORES}
+    if kind == "adopted":
+        stores[STORES[0]] = {"adopt": {table: dict(mapped) for table, mapped in adopted.ADOPT.items()}}
+    path.write_text(yaml.safe_dump({"stores": stores, "routes": routes}))
 
 
 def _each(layout: Mapping[str, str], act: Callable[[str, str], object]) -> None:

@@ -46,7 +46,7 @@ def cells_by_site() -> list[list[Cell]]:
             take(min(left, key=lambda cell: turns[cell.fault]))
     sites: dict[tuple[str, str], list[Cell]] = {}
     for (failpoint, kind), arrival_seq in chosen.items():
-        sites.setdefault((failpoint if kind in {"outbox", "log"} else "all", kind), []).extend(arrival_seq)
+        sites.setdefault((failpoint if kind in {"outbox", "log", "adopted"} else "all", kind), []).extend(arrival_seq)
     return list(sites.values())
 
 
@@ -61,9 +61,14 @@ def test_each_fault_has_its_turn() -> None:
     assert {cell.fault for cells in cells_by_site() for cell in cells} == set(FAULTS)
 
 
+ADOPTED_IN_THE_SUITE = ("adopt_batch.committing", "adopt_switch.committing", "unadopt.committing", "plan.committing")
+"""Steps at which the default suite strikes while the producers write into adopted tables; test_adopt_steps.py kills at each of adoption."""
+
+
 def marked(cells: list[Cell]) -> object:
     """All steps of a derivation have one site, and so one test: a minute. test_derivation_steps.py kills at each of them."""
-    return pytest.param(cells, marks=[pytest.mark.thorough] if cells[0].kind == "derived" else [])
+    is_thorough = cells[0].kind == "derived" or (cells[0].kind == "adopted" and cells[0].failpoint not in ADOPTED_IN_THE_SUITE)
+    return pytest.param(cells, marks=[pytest.mark.thorough] if is_thorough else [])
 
 
 @pytest.mark.parametrize("cells", [marked(cells) for cells in cells_by_site()], ids=[site_of(cells) for cells in cells_by_site()])

@@ -3,55 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from hypothesis import Phase
 from hypothesis.stateful import run_state_machine_as_test
 
-from relaybox.local.clusters import Cluster
 from relaybox.recovery.reanchoring import reanchor_hop
 from tests.faults.change_cells import ChangeCell, change_cells, machine_in, restore_cells, run_change_cell
-from tests.faults.change_machine import INIT_STATEMENTS, SEGMENT_ROWS, ChangeMachine
+from tests.faults.change_machine import INIT_STATEMENTS, ChangeMachine
 from tests.faults.changes import BOTH, CHANGES
 from tests.faults.lives import in_lives, lives_of
-from tests.faults.restores import RESTORES, Databases, restore
-from tests.faults.stores import UNDISTURBED
-from tests.support.world import World
+from tests.faults.restores import RESTORES, MakeWorld, restore
 
 pytestmark = pytest.mark.thorough
 
 EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "4"))
 STEPS = 25
-
-MakeWorld = Callable[[], AbstractContextManager[tuple[World, Databases]]]
-
-
-@pytest.fixture(scope="session")
-def small(make_template: Callable[[Callable[[World], None]], str]) -> str:
-    """Databases of stores without messages whose segments have four rows."""
-    return make_template(lambda world: world.cut_small_segments(SEGMENT_ROWS))
-
-
-@pytest.fixture
-def make_small(
-    clusters: Mapping[str, Cluster], small: str, make_world: Callable[[str], AbstractContextManager[World]]
-) -> MakeWorld:
-    """Copies of them, as often as a test wants them, in sessions that no setting of a store disturbs."""
-
-    @contextmanager
-    def make() -> Iterator[tuple[World, Databases]]:
-        with make_world(small) as made:
-            world = World(made.path, UNDISTURBED)
-            yield (
-                world,
-                {store: (cluster, world.value(store, "select current_database()")) for store, cluster in clusters.items()},
-            )
-
-    return make
-
 
 @contextmanager
 def life(make_small: MakeWorld, *, batch_rows: int, both: bool) -> Iterator[ChangeMachine]:

@@ -48,7 +48,6 @@ NOT_A_STEP = {
 
 STRUCK_ELSEWHERE = {
     "SINK_FAILPOINTS": "tests/integration/test_webhooks.py::test_a_worker_that_is_killed_at_any_step_loses_nothing",
-    "ADOPT_FAILPOINTS": "tests/integration/test_adopt_steps.py::test_g1_an_adoption_that_is_killed_at_any_step_sends_each_row_once",
     "CONSUMER_FAILPOINTS": "tests/integration/test_g10_exactly_once.py::test_g10_killed_at_each_step_in_turn",
     "TRIAL_FAILPOINTS": "tests/integration/test_trial_steps.py::test_g3_a_trial_that_is_killed_at_any_step_has_the_messages_of_one_attempt",
     "FRAME_FAILPOINTS": "tests/integration/test_frame_partitions.py::test_g3_a_task_that_is_killed_at_any_step_sends_its_partition_once",

@@ -10,7 +10,7 @@ import itertools
 import math
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psycopg2
 
+from tests.faults.adopted import OUTBOX, Target
 from tests.faults.history import Acknowledgements, ClientLog
 from tests.support.patience import patience
 
@@ -129,10 +130,11 @@ class Producer(Client):
 
     def __init__(
         self, directory: Path, sender: str, *, store: str, service: str, topic: str,
-        manners: Manners, acknowledgements: Acknowledgements, seed: str,
+        manners: Manners, acknowledgements: Acknowledgements, seed: str, target: Target = OUTBOX,
     ) -> None:  # fmt: skip
         super().__init__(directory, sender)
         self._store, self._service, self._topic, self._manners = store, service, topic, manners
+        self._target, self._tables = target, itertools.cycle(target.tables)
         self._acknowledgements = acknowledgements
         self._random = random.Random(seed)
         self._transactions, self._messages = itertools.count(1), itertools.count(1)
@@ -244,7 +246,7 @@ class Producer(Client):
         payloads = [f"{self.name} {number} after {after} {self._random.choice(FILLERS)}" for number in numbers]
         self.log.write(
             "invoke", "insert", transaction=transaction, store=self._store, topic=self._topic,
-            payloads=payloads, after=after, undone=undone,
+            payloads=payloads, after=after, undone=undone, order_group=self._target.order_group,
         )  # fmt: skip
         rows = ", ".join(["(%s, %s, %s, %s, %s)"] * count)
         values = [
@@ -252,9 +254,11 @@ class Producer(Client):
             for number, payload in zip(numbers, payloads, strict=True)
         ]
         cursor.execute(
-            f"insert into relaybox.outbox (topic, sender, payload, key, headers) values {rows}",
+            f"insert into {next(self._tables)} ({', '.join(self._target.columns)}) values {rows}",
             [v for row in values for v in row],
         )
+        if self._target.then:
+            cursor.execute(self._target.then, (self.name,))
 
     def _commit(self, connection: Connection, number: int, statement: str, parameters: tuple[str, ...] = ()) -> None:
         """Sends the COMMIT and notes what is known of it then."""
@@ -518,6 +522,7 @@ class Workload:
         hops: the route's hops in order; producers write to the first one's source.
         topic: of the messages.
         seed: the same seed gives each producer the same transactions; the schedule is the machine's.
+        targets: where a sender inserts, if not into the outbox.
     """
 
     directory: Path
@@ -527,13 +532,16 @@ class Workload:
     senders: Sequence[str] = SENDERS
     manners: Manners = field(default_factory=Manners)
     consumers_per_hop: int = 1
+    targets: Mapping[str, Target] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         acknowledgements, origin = Acknowledgements(), self.hops[0].source
+        self._acknowledgements, self._rows = acknowledgements, itertools.count(1)
         self.producers = [
             Producer(
                 self.directory, sender, store=origin.name, service=origin.service, topic=self.topic,
                 manners=self.manners, acknowledgements=acknowledgements, seed=f"{self.seed} {sender}",
+                target=self.targets.get(sender, OUTBOX),
             )
             for sender in self.senders
         ]  # fmt: skip
@@ -553,10 +561,29 @@ class Workload:
         for client in self._clients:
             client.start()
 
-    def send(self, transactions: int) -> None:
-        """Lets every sender do this number of further transactions."""
+    def send(self, transactions: int, *, but: str = "") -> None:
+        """Lets every sender, but one, do this number of further transactions."""
         for producer in self.producers:
-            producer.ask(transactions)
+            if producer.name != but:
+                producer.ask(transactions)
+
+    def note_rows(self, service: str, payloads: Sequence[str], statement: str) -> None:
+        """Inserts rows with a statement of its own, one after another, in one transaction that must succeed; G5 does not hold for them."""
+        number = next(self._rows)
+        log = ClientLog(self.directory, "rows")
+        log.write(
+            "invoke", "insert", transaction=number, store=service, topic=self.topic,
+            payloads=list(payloads), after=0, undone=False, order_group=f"rows {number}",
+        )  # fmt: skip
+        connection = connect(service, "producer rows")
+        cursor = connection.cursor()
+        cursor.execute("begin")
+        for payload in payloads:
+            cursor.execute(statement, (payload,))
+        cursor.execute("commit")
+        connection.close()
+        log.write("ok", "commit", transaction=number, acknowledged=self._acknowledgements.give())
+        log.close()
 
     @property
     def is_idle(self) -> bool:
