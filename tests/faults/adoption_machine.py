@@ -37,6 +37,7 @@ create table app.parted (
     topic text, payload text, moment bigint, part bigint not null default mod(nextval('app.turn'), 2)
 ) partition by list (part);
 create table app.parted_0 partition of app.parted for values in (0);
+alter table app.parted_0 alter part set default 0;
 create table app.parted_1 (payload text, part bigint not null default 1, topic text, moment bigint);
 alter table app.parted attach partition app.parted_1 for values in (1);
 """

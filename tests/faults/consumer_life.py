@@ -30,6 +30,9 @@ WORKERS_AT_MOST = 3
 LATE_SECONDS = 10.0
 """A message that was fetched before it expired is handled at most so long after: its lease, and what a busy machine takes."""
 
+ENDINGS = (0, ENDED, UNREACHABLE, -signal.SIGTERM)
+"""How a worker may end at SIGTERM, which may come before it has begun."""
+
 NAMES = ("psycopg", "psycopg2, libpq service", "Django", "asyncpg", "psycopg in an event loop", "SQLAlchemy with asyncpg")
 
 MAKE_EFFECT = """
@@ -126,7 +129,7 @@ class ConsumerLife:
     def stop_worker(self) -> None:
         if worker := self._pop():
             worker.end()
-            assert worker.exit_code in (0, ENDED, UNREACHABLE), f"worker {worker.name} ({worker.library}): exit {worker.exit_code}"
+            assert worker.exit_code in ENDINGS, f"worker {worker.name} ({worker.library}): exit {worker.exit_code}"
 
     def kill_worker(self) -> None:
         if worker := self._pop():
@@ -136,11 +139,11 @@ class ConsumerLife:
         """It goes on, or is ended, when others have had its lane for long."""
         if self.workers and not self.frozen:
             self.frozen.append(self.chance.choice(self.workers))
-            self.frozen[0].signal(signal.SIGSTOP)
+            self.frozen[0].send_signal(signal.SIGSTOP)
 
     def wake_worker(self) -> None:
         if self.frozen:
-            self.frozen.pop().signal(signal.SIGCONT)
+            self.frozen.pop().send_signal(signal.SIGCONT)
 
     def _pop(self) -> Worker | None:
         worker = self.workers.pop(self.chance.randrange(len(self.workers))) if self.workers else None
@@ -274,7 +277,7 @@ class ConsumerLife:
         self.settle()
         for worker in self.workers:
             worker.end()
-        assert [one.library for one in self.workers if one.exit_code not in (0, ENDED, UNREACHABLE)] == []
+        assert [one.library for one in self.workers if one.exit_code not in ENDINGS] == []
 
     def close(self) -> None:
         for worker in self.workers:
@@ -288,6 +291,7 @@ class ConsumerLife:
         for _ in range(steps):
             name = self.chance.choice(STEPS)
             self.steps.append(name)
+            print(name, end=" ", flush=True)
             getattr(self, name)()
 
 

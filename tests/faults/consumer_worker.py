@@ -47,14 +47,14 @@ class Worker:
     def exit_code(self) -> int | None:
         return self._process.exitcode
 
-    def signal(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         if self.is_alive and self._process.pid is not None:
             os.kill(self._process.pid, number)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Ends it, and returns when it is gone. One that was frozen goes on for that."""
-        self.signal(signal.SIGCONT)
-        self.signal(number)
+        self.send_signal(signal.SIGCONT)
+        self.send_signal(number)
         self._process.join(patience(20))
         assert not self.is_alive, f"worker {self.name} ({self.library}) does not end at {number.name}"
 

@@ -213,6 +213,8 @@ def fresh_site(sides: Clusters, kind: str, directory: Path, *, batch_rows: int, 
         with environment(PGSERVICEFILE=str(site.services_file)):
             if set_up is not None:
                 _set_up(site, set_up)
+            if site.adopts:  # not in the template: a crash would set back a sequence that a clone was made with in the middle
+                adopted.adopt_first_tables(site.routes.stores[STORES[0]])
             yield site
     finally:
         for side in ("source", "destination"):
@@ -270,7 +272,6 @@ def _initialise(site: Site, store: str, side: str, database: str) -> None:
         _ask(site.sides.clusters[side], database, "select relaybox.subscribe(%s, 'flights')", subscription)
     if site.adopts and store == STORES[0]:
         _ask(site.sides.clusters[side], database, adopted.MAKE_TABLES)
-        adopted.adopt_first_tables(site.routes.stores[store])
 
 
 def _write_routes(path: Path, batch_rows: int, kind: str) -> None:
