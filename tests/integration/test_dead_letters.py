@@ -449,3 +449,39 @@ def test_a_dead_letter_of_a_stream_can_be_dropped_and_is_listed(twelve: World) -
     ]
     twelve.query(STORE, "select relaybox.drop_dead_letter(dead_letter_id, 'known') from relaybox.dead_letters")
     assert twelve.query(STORE, "select state from relaybox.dead_letters") == [("dropped",)]
+
+
+def holders(world: World) -> list[str]:
+    """Dead letters that hold the log."""
+    return [row[0] for row in world.query(STORE, "select holder from relaybox_internal.log_holders(1) where kind = 'dead letter'")]
+
+
+def test_g8_a_letter_that_is_being_redriven_when_its_subscription_ends_is_open_again(twelve: World) -> None:
+    """Nobody would ever acknowledge it, and it could not be dropped: it would hold its log for good."""
+    fetch(twelve, 5)
+    for _ in range(2):
+        nack(twelve, 1)
+        fetch(twelve, 5)
+    twelve.query(STORE, "select relaybox.redrive('billing', 'mended')")
+    twelve.query(STORE, "select relaybox.unsubscribe('billing', 'replaced')")
+    assert letters(twelve) == [(1, "open")]
+    ((letter,),) = twelve.query(STORE, "select dead_letter_id from relaybox.dead_letters")
+    twelve.query(STORE, "select relaybox.drop_dead_letter(%s, 'nobody wants it')", letter)
+    assert (letters(twelve), holders(twelve)) == ([(1, "dropped")], [])
+
+
+def test_g8_each_letter_of_an_ended_subscription_can_be_dropped(ordered: World) -> None:
+    """Those that waited behind a dropped one too; and those that an earlier version left redriving when the subscription ended."""
+    fetch(ordered, 5)
+    nack(ordered, 1)
+    read_on(ordered)
+    assert letters(ordered) == [(1, "open"), (4, "open"), (7, "open"), (10, "open")]
+    ordered.query(STORE, "select relaybox.unsubscribe('billing', 'replaced')")
+    for (letter,) in ordered.query(STORE, "select dead_letter_id from relaybox.dead_letters order by stream_position")[:2]:
+        ordered.query(STORE, "select relaybox.drop_dead_letter(%s, 'nobody wants it')", letter)
+    assert letters(ordered) == [(1, "dropped"), (4, "dropped"), (7, "open"), (10, "open")]
+    ordered.query(STORE, "update relaybox_internal.dead_letter set state = 'redriving' where state = 'open'")
+    for (letter,) in ordered.query(STORE, "select dead_letter_id from relaybox.dead_letters where state = 'redriving'"):
+        ordered.query(STORE, "select relaybox.drop_dead_letter(%s, 'nobody wants it')", letter)
+    assert {state for _, state in letters(ordered)} == {"dropped"}
+    assert holders(ordered) == []

@@ -1,5 +1,6 @@
--- Gives up an open dead letter, of a stream or of a subscription; its message stays in the log.
--- Letters that waited behind it are redriven. Locks the letter's lane.
+-- Gives up an open dead letter, of a stream or of a subscription; its message stays in the log. One
+-- of an ended subscription may also be redriving: an earlier version left it so when it ended.
+-- Letters that waited behind it are redriven, if the subscription has not ended. Locks the lane.
 create or replace function relaybox.drop_dead_letter(dead_letter_id bigint, reason text)
 returns void
 language plpgsql volatile security definer
@@ -9,6 +10,7 @@ as $$
 declare
     dropped relaybox_internal.dead_letter;
     subscription_ relaybox_internal.subscription;
+    has_ended boolean;
 begin
     perform relaybox_internal.require_reason(
         reason, 'a dead letter is dropped', 'drop_dead_letter(letter, ''why'')'
@@ -20,17 +22,24 @@ begin
         on d.subscription_id = l.subscription_id and d.lane = l.lane
     where d.dead_letter_id = drop_dead_letter.dead_letter_id
     for update of l;
+    -- a later statement than the lock, which the end of a subscription takes too
+    has_ended := exists (
+        select from relaybox_internal.dead_letter d
+        join relaybox_internal.subscription s using (subscription_id)
+        where d.dead_letter_id = drop_dead_letter.dead_letter_id and s.ended_at is not null
+    );
     update relaybox_internal.dead_letter d set
         state = 'dropped', resolved_at = clock_timestamp(), resolved_by = session_user,
         resolved_reason = drop_dead_letter.reason
-    where d.dead_letter_id = drop_dead_letter.dead_letter_id and d.state = 'open'
+    where d.dead_letter_id = drop_dead_letter.dead_letter_id
+        and (d.state = 'open' or d.state = 'redriving' and has_ended)
     returning * into dropped;
     if not found then
         perform relaybox_internal.refuse_dead_letter(drop_dead_letter.dead_letter_id);
     end if;
     update relaybox_internal.dead_letter follower set state = 'redriving'
     where follower.subscription_id = dropped.subscription_id and follower.lane = dropped.lane
-        and follower.sender = dropped.sender and follower.state = 'open'
+        and follower.sender = dropped.sender and follower.state = 'open' and not has_ended
         and follower.reason = 'waits_behind' and follower.stream_position > dropped.stream_position
         and not exists (
             select from relaybox_internal.dead_letter earlier

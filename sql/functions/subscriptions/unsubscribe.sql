@@ -49,6 +49,9 @@ begin
     into ended_at_positions, done_by_all
     from relaybox_internal.lane_cursors c
     where c.subscription_id = subscription_.subscription_id;
+    -- no consumer will acknowledge them any more: they wait for a decision again
+    update relaybox_internal.dead_letter d set state = 'open'
+    where d.subscription_id = any(ended) and d.state = 'redriving';
     delete from relaybox_internal.cursor c where c.subscription_id = any(ended);
     delete from relaybox_internal.failed_attempt f where f.subscription_id = any(ended);
     delete from relaybox_internal.endpoint_failure f where f.subscription_id = any(ended);
@@ -66,7 +69,8 @@ end
 $$;
 
 comment on function relaybox.unsubscribe(text, text) is
-'Ends a subscription and its replays at once. Its name is free again; its dead letters stay.
+'Ends a subscription and its replays at once. Its name is free again; its dead letters stay, and
+those that were being redriven are open again.
 `subscription`: its name.
 `reason`: recorded in relaybox.consumer_action; optional, at most 4,000 characters.
 Errors: RB031 (not subscribed), RB036 (the reason is too long), RB040 (bound to
