@@ -237,7 +237,7 @@ class ConsumerLife:
             if not self.workers:
                 self.start_worker()
             ((_, done, is_leased),) = self.world.query(STORE, DONE)
-            redriving = self.world.value(STORE, "select count(*) from relaybox.dead_letters where state = 'redriving'")
+            redriving = self.world.value(STORE, "select count(*) from relaybox_internal.dead_letter where state = 'redriving'")
             return done == last and not is_leased and redriving == 0
 
         wait_until(is_done, f"everything is handled after {', '.join(self.steps[-12:])}", deadline_seconds=20)
