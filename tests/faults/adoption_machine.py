@@ -166,7 +166,9 @@ class AdoptionMachine(ChangeMachine):
     def end_open_rows(self) -> None:
         self._end_open_rows()
 
-    @rule(which=which_table, what=st.sampled_from(["update {0} set topic = topic", "delete from {0}", "update {0} set {1} = {1}"]))
+    @rule(
+        which=which_table, what=st.sampled_from(["update {0} set topic = topic", "delete from {0}", "update {0} set {1} = {1}"])
+    )
     def update_or_delete(self, which: str, what: str) -> None:
         """Messages are of rows as they were inserted; what is gone before its table is adopted with its backlog is none."""
         table = self.tables[which]
@@ -219,11 +221,11 @@ class AdoptionMachine(ChangeMachine):
         table = self.tables[which]
         retype = f"alter table {table.name} alter column {table.payload} type varchar, alter column {table.payload} type text"
         if table.state == "none":
-            self._migrate(retype.split(",")[0])
+            self._migrate(retype.split(",", maxsplit=1)[0])
             self._migrate(f"alter table {table.name} alter column {table.payload} type text")
             return
         with pytest.raises(psycopg2.Error, match="message_of_row"):
-            self._migrate(retype.split(",")[0])
+            self._migrate(retype.split(",", maxsplit=1)[0])
         release, take = (f"select relaybox_internal.{name}_columns('{table.name}')" for name in ("release", "take"))
         self._migrate(
             release,
@@ -273,15 +275,15 @@ class AdoptionMachine(ChangeMachine):
             self.world.query("airline", f"delete from {table.name} where not {table.payload} = any(%s)", kept)
         if with_backlog and table.state != "none" and not self._has_backlog(which):
             with_backlog = False  # refused: test_adopt_backlog.py
-        arguments = (self.world.path, table.name, table.payload, with_backlog, sets_aside)
+        command = Adopting(self.world.path, table.name, table.payload, with_backlog, sets_aside)
         if self.open_rows is not None and self.open_rows[1] == which:
             with _impatient(), pytest.raises(errors.StoreBusy):
-                _adopt(*arguments)
+                _adopt(command)
             return
         if after is None:
-            _adopt(*arguments)
+            _adopt(command)
         else:
-            killed_after(after, _adopt, *arguments)
+            killed_after(after, _adopt, command)
         self._note_adoption(which)
 
     @rule(which=which_table, after=dies)
@@ -306,7 +308,7 @@ class AdoptionMachine(ChangeMachine):
         if table.state == "none":
             return
         sets_aside = table.on_unmapped == "set_aside"
-        _adopt(self.world.path, table.name, table.payload, False, sets_aside, "'flights'")
+        _adopt(Adopting(self.world.path, table.name, table.payload, sets_aside=sets_aside, topic="'flights'"))
         if after is None:
             _send_unmapped(self.world.path, table.name)
         else:
@@ -319,7 +321,7 @@ class AdoptionMachine(ChangeMachine):
             for payload in sendable:
                 moment = next(self.moments)
                 self.account.committed(Sent(payload, "flights", moment, moment, order_group=payload))
-        _adopt(self.world.path, table.name, table.payload, False, sets_aside)
+        _adopt(Adopting(self.world.path, table.name, table.payload, sets_aside=sets_aside))
         self._note_adoption(which)
 
     # restores
@@ -424,7 +426,9 @@ class AdoptionMachine(ChangeMachine):
     def _note_adoption(self, which: str) -> None:
         """What came of a command, which may have been killed: the store says whether the table is adopted, and nothing of its rows."""
         table = self.tables[which]
-        found = self.world.query("airline", f"select state, on_unmapped, backlog_count from relaybox_internal.adopted_table {self._own(which)}")
+        found = self.world.query(
+            "airline", f"select state, on_unmapped, backlog_count from relaybox_internal.adopted_table {self._own(which)}"
+        )
         before, table.state = table.state, found[0][0] if found else "none"
         if found:
             table.on_unmapped = found[0][1]
@@ -455,7 +459,7 @@ class AdoptionMachine(ChangeMachine):
     def _finish_backlog(self, which: str) -> None:
         table = self.tables[which]
         if table.state == "backlog":
-            _adopt(self.world.path, table.name, table.payload, False, table.on_unmapped == "set_aside")
+            _adopt(Adopting(self.world.path, table.name, table.payload, sets_aside=table.on_unmapped == "set_aside"))
             self._note_adoption(which)
 
     def _migrate(self, *statements: str) -> None:
@@ -465,17 +469,31 @@ class AdoptionMachine(ChangeMachine):
             session.commit()
 
 
-def _adopt(path: Path, table: str, payload: str, with_backlog: bool, sets_aside: bool, topic: str = "topic") -> None:
+@dataclass(frozen=True)
+class Adopting:
     """`relaybox adopt`, which moves three messages at a time."""
-    adopting.MOVED_ROWS = 3
-    adopt_table(
-        load_routes(path).stores["airline"],
-        table,
-        mapped=parse_map_options(["message_id=none", f"topic={topic}", "sender='app'", f"payload={payload}"]),
-        on_unmapped="set_aside" if sets_aside else "fail",
-        with_backlog=with_backlog,
-        order_by=["moment"] if with_backlog else [],
-    )
+
+    path: Path
+    table: str
+    payload: str
+    with_backlog: bool = False
+    sets_aside: bool = False
+    topic: str = "topic"
+
+    def run(self) -> None:
+        adopting.MOVED_ROWS = 3
+        adopt_table(
+            load_routes(self.path).stores["airline"],
+            self.table,
+            mapped=parse_map_options(["message_id=none", f"topic={self.topic}", "sender='app'", f"payload={self.payload}"]),
+            on_unmapped="set_aside" if self.sets_aside else "fail",
+            with_backlog=self.with_backlog,
+            order_by=["moment"] if self.with_backlog else [],
+        )
+
+
+def _adopt(command: Adopting) -> None:
+    command.run()
 
 
 def _unadopt(path: Path, table: str) -> None:
@@ -489,8 +507,6 @@ def _send_unmapped(path: Path, table: str) -> None:
 @contextmanager
 def _impatient() -> Iterator[None]:
     """A command that is refused while a writer is open says so after one attempt."""
-    usual, adopting._LOCK_ATTEMPTS = adopting._LOCK_ATTEMPTS, 1
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adopting, "_LOCK_ATTEMPTS", 1)
         yield
-    finally:
-        adopting._LOCK_ATTEMPTS = usual

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,9 +18,9 @@ import psycopg2
 
 from relaybox.local.clusters import write_service_file
 from relaybox.local.pgbouncer import PgBouncer
-from tests.faults.consumer_worker import ENDED, UNREACHABLE, Worker
+from tests.faults.consumer_worker import ENDED, UNREACHABLE, Job, Worker
 from tests.support.services import read_service
-from tests.support.world import World, insert, wait_until
+from tests.support.world import World, wait_until
 
 STORE, POOLED = "hub", "hub_pooled"
 SENDERS = ("UA", "BA", "LH")
@@ -41,7 +41,9 @@ create table public.effect (
     at timestamptz not null default clock_timestamp()
 )
 """
-SUBSCRIBE = "select relaybox.subscribe('billing', 'flights', 'earliest', {lanes}, crash_limit => 1000000, lease_seconds => {lease})"
+SUBSCRIBE = (
+    "select relaybox.subscribe('billing', 'flights', 'earliest', {lanes}, crash_limit => 1000000, lease_seconds => {lease})"
+)
 SEND = """
 insert into relaybox.outbox (topic, sender, payload, headers)
 values ('flights', %s, 'm', case when %s::float8 is not null
@@ -115,16 +117,15 @@ class ConsumerLife:
         if len(self.workers) < WORKERS_AT_MOST:
             self._count += 1
             pooled = self.chance.random() < 0.3
-            self.workers.append(
-                Worker(
-                    self.services,
-                    self.chance.choice(NAMES),
-                    store=POOLED if pooled else STORE,
-                    pooled=pooled,
-                    name=f"w{self._count}",
-                    max_count=self.chance.choice([1, 3, 100]),
-                )
+            job = Job(
+                self.services,
+                self.chance.choice(NAMES),
+                store=POOLED if pooled else STORE,
+                pooled=pooled,
+                name=f"w{self._count}",
+                max_count=self.chance.choice([1, 3, 100]),
             )
+            self.workers.append(Worker(job))
 
     def stop_worker(self) -> None:
         if worker := self._pop():
@@ -215,7 +216,9 @@ class ConsumerLife:
                 "select f.stream_position, (f.headers ->> 'relaybox-expires-at')::float8 from relaybox.fetch('billing', 5) f"
             )
             rows = cursor.fetchall()
-            cursor.execute("select stream_position from relaybox.dead_letters where subscription = 'billing' and state = 'redriving'")
+            cursor.execute(
+                "select stream_position from relaybox.dead_letters where subscription = 'billing' and state = 'redriving'"
+            )
             redriving = {position for (position,) in cursor.fetchall()}
             session.rollback()
         late = [position for position, expires_at in rows if expires_at is not None and expires_at <= began]

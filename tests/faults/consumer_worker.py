@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import time
+from dataclasses import dataclass
 from functools import cache
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -29,14 +29,33 @@ from relaybox_internal.subscription s where s.subscription = 'billing' and s.end
 """
 
 
+@dataclass(frozen=True)
+class Job:
+    """What a worker does.
+
+    Attributes:
+        services: the libpq service file.
+        library: of tests.support.libraries, by its name.
+        store: the service.
+        pooled: there is a pooler before it, so the worker polls.
+        name: of the worker.
+        max_count: messages fetched at once.
+    """
+
+    services: Path
+    library: str
+    store: str
+    pooled: bool
+    name: str
+    max_count: int
+
+
 class Worker:
     """A process that consumes `billing`: its effect is a row of public.effect for each message, in the consumer's transaction."""
 
-    def __init__(self, services: Path, library: str, *, store: str, pooled: bool, name: str, max_count: int) -> None:
-        self.library, self.name = library, name
-        self._process = _forkserver().Process(
-            target=_consume, args=(str(services), library, store, pooled, name, max_count), daemon=True
-        )
+    def __init__(self, job: Job) -> None:
+        self.library, self.name = job.library, job.name
+        self._process = _forkserver().Process(target=_consume, args=(job,), daemon=True)
         self._process.start()
 
     @property
@@ -66,18 +85,19 @@ def _forkserver() -> ForkServerContext:
     return context
 
 
-def _consume(services: str, library_name: str, store: str, pooled: bool, name: str, max_count: int) -> None:
-    os.environ["PGSERVICEFILE"] = services
+def _consume(job: Job) -> None:
+    os.environ["PGSERVICEFILE"] = str(job.services)
     session.LISTENING_SECONDS = FOREVER
-    library = next(one for one in LIBRARIES if one.name == library_name)
+    library = next(one for one in LIBRARIES if one.name == job.library)
 
     async def handle(connection: Any, message: Any) -> None:
-        await library.execute(connection, HANDLE.format(stream_position=message.stream_position, worker=name))
-        time.sleep(0.005)
+        await library.execute(connection, HANDLE.format(stream_position=message.stream_position, worker=job.name))
 
-    options = {"until_empty": False, "poll_seconds": 0.1 if pooled else FOREVER, "worker": name, "max_count": max_count}
+    options = {"until_empty": False, "poll_seconds": 0.1 if job.pooled else FOREVER, "worker": job.name}
     try:
-        library.run(library.consume(store, handle, pooled=pooled, backoff_seconds=0.05, **options))
+        library.run(
+            library.consume(job.store, handle, pooled=job.pooled, backoff_seconds=0.05, max_count=job.max_count, **options)
+        )
     except errors.NotSubscribed:
         os._exit(ENDED)
     except (errors.StoreUnreachable, errors.StoreBusy):

@@ -149,13 +149,18 @@ class SinkLife:
         """A process, which may be killed at a step, or rests there until it is killed or goes on."""
         self._reap()
         if len(self.runs) < RUNS_AT_MOST:
-            point = f"{self.chance.choice(list(SINK_FAILPOINTS))}:{self.chance.randint(1, 3)}=kill" if self.chance.random() < 0.6 else ""
+            point = (
+                f"{self.chance.choice(list(SINK_FAILPOINTS))}:{self.chance.randint(1, 3)}=kill"
+                if self.chance.random() < 0.6
+                else ""
+            )
             self._start(point)
 
     def _start(self, failpoints: str) -> None:
         self._count += 1
-        arguments = (str(self.world.path), os.environ["PGSERVICEFILE"], self.target.subscription, failpoints, str(self.directory))
-        run = _forkserver().Process(target=_run, args=(*arguments, self._begins_anew), daemon=True)
+        services = os.environ["PGSERVICEFILE"]
+        what = Run(str(self.world.path), services, self.target.subscription, failpoints, str(self.directory), self._begins_anew)
+        run = _forkserver().Process(target=_run, args=(what,), daemon=True)
         run.start()
         self.runs.append(run)
 
@@ -308,20 +313,31 @@ def _forkserver() -> ForkServerContext:
     return context
 
 
-def _run(config: str, services: str, subscription: str, failpoints: str, directory: str, begin_anew: bool) -> None:
-    """`relaybox webhook run`, or `relaybox kafka run`, until it is stopped."""
-    os.environ["PGSERVICEFILE"] = services
-    if failpoints:
+@dataclass(frozen=True)
+class Run:
+    """`relaybox webhook run`, or `relaybox kafka run`, until it is stopped: which file, and at which failpoint it dies."""
+
+    config: str
+    services: str
+    subscription: str
+    failpoints: str
+    directory: str
+    begins_anew: bool
+
+
+def _run(run: Run) -> None:
+    os.environ["PGSERVICEFILE"] = run.services
+    if run.failpoints:
         os.environ |= {
             "RELAYBOX_ENVIRONMENT": "test",
-            "RELAYBOX_FAILPOINTS": failpoints,
-            "RELAYBOX_FAILPOINTS_DIRECTORY": directory,
+            "RELAYBOX_FAILPOINTS": run.failpoints,
+            "RELAYBOX_FAILPOINTS_DIRECTORY": run.directory,
         }
-    kind, name = subscription.split(".")
-    routes = load_routes(config)
+    kind, name = run.subscription.split(".")
+    routes = load_routes(run.config)
     sink = routes.webhook(name) if kind == "webhook" else routes.kafka_sink(name)
     try:
-        SinkRunner(sink, find_in_environment, until_empty=False).run(begin_anew=begin_anew)
+        SinkRunner(sink, find_in_environment, until_empty=False).run(begin_anew=run.begins_anew)
     except errors.NotSubscribed:
         os._exit(ENDED)
     except (errors.EndpointUnavailable, errors.StoreUnreachable, errors.StoreBusy):

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.thorough
 EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "4"))
 STEPS = 25
 
+
 @contextmanager
 def life(make_small: MakeWorld, *, batch_rows: int, both: bool) -> Iterator[ChangeMachine]:
     """One life whose steps a test chooses; at its end everything must have arrived."""

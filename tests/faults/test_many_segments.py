@@ -48,7 +48,11 @@ def test_g2_a_late_row_of_the_first_segment_comes_once_to_consumers_of_hundreds_
     """One session has fetched before there were many segments, the other begins then; the late row is committed last."""
     world.cut_small_segments()
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
-    with world.session() as late, closing(psycopg2.connect(service=STORE)) as early, closing(psycopg2.connect(service=STORE)) as new:
+    with (
+        world.session() as late,
+        closing(psycopg2.connect(service=STORE)) as early,
+        closing(psycopg2.connect(service=STORE)) as new,
+    ):
         insert(late, "late")
         world.send_many(FEW)
         world.transfer()
@@ -72,5 +76,7 @@ def test_g2_a_late_row_of_the_first_segment_comes_once_to_consumers_of_hundreds_
     wanted = [*(f"m{n}" for n in range(1, FEW + 1)), *(f"n{n}" for n in range(1, MESSAGES + 1)), *(f"z{n}" for n in range(1, 21))]
     assert sorted(payload for _, payload in found) == sorted([*wanted, "late"])
     assert [position for position, _ in found] == sorted(position for position, _ in found)
-    assert world.query(STORE, "select stream_position, reason, state from relaybox.dead_letters") == [(FEW + 1, "expired", "open")]
+    assert world.query(STORE, "select stream_position, reason, state from relaybox.dead_letters") == [
+        (FEW + 1, "expired", "open")
+    ]
     assert not any(payload == "expired" for _, payload in found)

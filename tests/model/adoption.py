@@ -6,7 +6,7 @@ if it was there when the table was adopted with its backlog. SWITCHES break one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 WRITERS = 2
@@ -117,40 +117,71 @@ def _checked(state: State, row: Row, before: tuple[int, ...]) -> State:
 
 def _command_steps(state: State, switches: frozenset[str]) -> Iterator[tuple[str, State]]:
     is_free = all(row is None for row in state.open)
-    command = state.command
-    if not command:
-        if not state.trigger and not state.had_backlog:
-            if is_free or "cut_without_lock" in switches:
-                yield "adopt locks the table", state._replace(command="cut" if "cut_without_lock" in switches else "locked cut")
-        if state.trigger:
-            yield "adopt is run again", state._replace(command="again")
-            if is_free and state.ends == 0:
-                yield "unadopt locks the table", state._replace(command="locked end", ends=1)
-    elif command.endswith("cut"):
-        yield "the trigger and the backlog are committed", _cut(state, split="cut_in_two" in switches)
-    elif command == "copies":
-        yield "the backlog is copied", _copy(state)._replace(command="moves")
-    elif command == "again":
-        again = state._replace(command="moves" if state.trigger == "waiting" or state.waiting else "")
-        yield "it finds the table adopted", _copy(again) if "second_cut" in switches else again
-    elif command == "moves":
+    if not state.command:
+        yield from _first_steps(state, switches, is_free=is_free)
+    elif state.command == "moves":
         if state.waiting:
             yield "a batch is moved", _move(state, state.waiting[:1], keeps="moved_and_kept" in switches)
         if is_free or "switch_without_lock" in switches:  # rows may have come behind the last batch
-            yield "it locks the table again", state._replace(command="switch" if "switch_without_lock" in switches else "locked switch")
-    elif command == "forgets":
-        waiting = tuple(row for row in state.waiting if row.number not in state.taken)
-        yield "what was moved is deleted", state._replace(waiting=waiting, taken=(), command="moves")
-    elif command.endswith("switch"):
-        if "switch_before_the_rest" in switches:
-            yield "the trigger is switched", state._replace(trigger="outbox", command="rest")
-        else:
-            yield "the rest is moved and the trigger switched", _move(state, state.waiting)._replace(trigger="outbox", command="")
-    elif command == "rest":
-        yield "the rest is moved", _move(state, state.waiting)._replace(command="")
-    elif command == "locked end":
-        moved = state._replace(waiting=()) if "dropped_when_ended" in switches else _move(state, state.waiting)
-        yield "what waits is moved and the trigger dropped", moved._replace(trigger="", command="")
+            switch = "switch" if "switch_without_lock" in switches else "locked switch"
+            yield "it locks the table again", state._replace(command=switch)
+    else:
+        label, step = _NEXT[state.command.removeprefix("locked ")]
+        yield label, step(state, switches)
+
+
+def _first_steps(state: State, switches: frozenset[str], *, is_free: bool) -> Iterator[tuple[str, State]]:
+    if not state.trigger and not state.had_backlog and (is_free or "cut_without_lock" in switches):
+        yield "adopt locks the table", state._replace(command="cut" if "cut_without_lock" in switches else "locked cut")
+    if state.trigger:
+        yield "adopt is run again", state._replace(command="again")
+        if is_free and state.ends == 0:
+            yield "unadopt locks the table", state._replace(command="locked end", ends=1)
+
+
+def _commit_cut(state: State, switches: frozenset[str]) -> State:
+    return _cut(state, split="cut_in_two" in switches)
+
+
+def _copy_later(state: State, _: frozenset[str]) -> State:
+    return _copy(state)._replace(command="moves")
+
+
+def _find_adopted(state: State, switches: frozenset[str]) -> State:
+    again = state._replace(command="moves" if state.trigger == "waiting" or state.waiting else "")
+    return _copy(again) if "second_cut" in switches else again
+
+
+def _forget(state: State, _: frozenset[str]) -> State:
+    waiting = tuple(row for row in state.waiting if row.number not in state.taken)
+    return state._replace(waiting=waiting, taken=(), command="moves")
+
+
+def _switch(state: State, switches: frozenset[str]) -> State:
+    if "switch_before_the_rest" in switches:
+        return state._replace(trigger="outbox", command="rest")
+    return _move(state, state.waiting)._replace(trigger="outbox", command="")
+
+
+def _move_rest(state: State, _: frozenset[str]) -> State:
+    return _move(state, state.waiting)._replace(command="")
+
+
+def _end(state: State, switches: frozenset[str]) -> State:
+    moved = state._replace(waiting=()) if "dropped_when_ended" in switches else _move(state, state.waiting)
+    return moved._replace(trigger="", command="")
+
+
+_NEXT: Mapping[str, tuple[str, Callable[[State, frozenset[str]], State]]] = {
+    "cut": ("the trigger and the backlog are committed", _commit_cut),
+    "copies": ("the backlog is copied", _copy_later),
+    "again": ("it finds the table adopted", _find_adopted),
+    "forgets": ("what was moved is deleted", _forget),
+    "switch": ("the rest is moved and the trigger switched", _switch),
+    "rest": ("the rest is moved", _move_rest),
+    "end": ("what waits is moved and the trigger dropped", _end),
+}
+"""The step of the command that has reached it, but for the moving of batches."""
 
 
 def _cut(state: State, *, split: bool) -> State:
@@ -187,9 +218,8 @@ def violation(state: State) -> str | None:
     if invented := bits(state.outbox) & ~state.owed:
         return f"invented: rows {invented:b} are in the outbox"
     kept = bits(state.outbox) | bits(tuple(row.number for row in state.waiting))
-    if lost := state.committed & state.owed & ~kept:
-        if state.command != "copies":
-            return f"lost: rows {lost:b} are neither in the outbox nor do they wait"
+    if (lost := state.committed & state.owed & ~kept) and state.command != "copies":
+        return f"lost: rows {lost:b} are neither in the outbox nor do they wait"
     if state.waiting and state.trigger != "waiting" and not state.command:
         return f"lost: {len(state.waiting)} rows wait, and nobody would move them"
     return None
