@@ -265,6 +265,7 @@ class SinkLife:
         for _ in range(steps):
             name = self.chance.choice(STEPS)
             self.steps.append(name)
+            print(name, end=" ", flush=True)
             getattr(self, name)()
 
     def finish(self) -> None:
@@ -289,7 +290,7 @@ class SinkLife:
     def _reap(self) -> None:
         for run in [one for one in self.runs if not one.is_alive()]:
             self.runs.remove(run)
-            assert run.exitcode in (0, ENDED, FAILED, -signal.SIGKILL), f"a run ended with {run.exitcode}"
+            assert run.exitcode in (0, ENDED, FAILED, -signal.SIGKILL, -signal.SIGTERM), f"a run ended with {run.exitcode}"
 
     def _end_leases(self) -> None:
         """As if the lease, of a minute at least, were over."""

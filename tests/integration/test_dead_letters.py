@@ -453,7 +453,9 @@ def test_a_dead_letter_of_a_stream_can_be_dropped_and_is_listed(twelve: World) -
 
 def holders(world: World) -> list[str]:
     """Dead letters that hold the log."""
-    return [row[0] for row in world.query(STORE, "select holder from relaybox_internal.log_holders(1) where kind = 'dead letter'")]
+    return [
+        row[0] for row in world.query(STORE, "select holder from relaybox_internal.log_holders(1) where kind = 'dead letter'")
+    ]
 
 
 def test_g8_a_letter_that_is_being_redriven_when_its_subscription_ends_is_open_again(twelve: World) -> None:
