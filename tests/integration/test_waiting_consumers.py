@@ -173,6 +173,23 @@ def test_a_waiting_consumer_waits_for_the_end_of_a_lease_and_no_longer(shop: Wor
         assert worker.next() == "one"
 
 
+def test_a_waiting_consumer_waits_for_the_lease_of_a_redriven_message_too(shop: World, waiting) -> None:
+    """Everything else is acknowledged: the lane is not behind."""
+    shop.query(STORE, "select relaybox.subscribe('leased', 'flights', 'latest', lease_seconds => 2, nack_limit => 1)")
+    shop.send("refused", "taken")
+    shop.transfer()
+    fetch = "select stream_position, token from relaybox.fetch('leased', 10, worker => '{}')"
+    first, token = shop.query(STORE, fetch.format("other"))[0]
+    shop.query(STORE, "select relaybox.nack('leased', %s, 'broken', %s)", first, token)
+    (last, token) = shop.query(STORE, fetch.format("other"))[-1]
+    shop.query(STORE, "select relaybox.ack('leased', %s, %s)", last, token)
+    shop.query(STORE, "select relaybox.redrive('leased', 'mended')")
+    assert len(shop.query(STORE, fetch.format("dead"))) == 1
+    assert 0 < shop.value(STORE, "select relaybox.rest_seconds('leased', null, 3600)") <= 2
+    with waiting(subscription="leased") as worker:
+        assert worker.next() == "refused"
+
+
 def test_rest_seconds_tells_when_to_look(shop: World) -> None:
     def rest(lane: int | None = None) -> float:
         return float(shop.value(STORE, "select relaybox.rest_seconds('lanes', %s, 3600)", lane))

@@ -1,5 +1,6 @@
 -- How long a worker that found nothing and listens need not look: until a lease or a pause ends. A
--- lane that is behind and free was held by an open transaction, or its replay waits for its rate.
+-- lane that is behind and free was held by an open transaction, or its replay waits for its rate. A
+-- lane with redriven messages is behind, too.
 -- Locks nothing.
 create or replace function relaybox.rest_seconds(
     subscription text, only_lane integer default null, longest double precision default 10
@@ -25,8 +26,15 @@ begin
         join relaybox_internal.stream s on s.stream_id = subscription_.stream_id
         where c.subscription_id = subscription_.subscription_id
             and c.lane = coalesce(only_lane, c.lane)
-            and c.done_stream_position
-            < least(subscription_.through_stream_position, s.last_stream_position)
+            and (
+                c.done_stream_position
+                < least(subscription_.through_stream_position, s.last_stream_position)
+                or exists (
+                    select from relaybox_internal.dead_letter d
+                    where d.subscription_id = c.subscription_id and d.lane = c.lane
+                        and d.state = 'redriving'
+                )
+            )
     );
 end
 $$;
