@@ -145,16 +145,13 @@ class SinkLife:
         deliver(self.world, self.chance.randint(1, 8), senders=SENDERS)
         self.world.query(STORE, "select relaybox_internal.wake_consumers(s.stream_id) from relaybox_internal.stream s")
 
-    def start_run(self) -> None:
-        """A process, which may be killed at a step, or rests there until it is killed or goes on."""
+    def start_run(self, failpoints: str | None = None) -> None:
+        """A process, which is killed at a step, or by nobody."""
         self._reap()
         if len(self.runs) < RUNS_AT_MOST:
-            point = (
-                f"{self.chance.choice(list(SINK_FAILPOINTS))}:{self.chance.randint(1, 3)}=kill"
-                if self.chance.random() < 0.6
-                else ""
-            )
-            self._start(point)
+            step, hit = self.chance.choice(list(SINK_FAILPOINTS)), self.chance.randint(1, 3)
+            chosen = f"{step}:{hit}=kill" if self.chance.random() < 0.6 else ""
+            self._start(chosen if failpoints is None else failpoints)
 
     def _start(self, failpoints: str) -> None:
         self._count += 1
@@ -303,7 +300,7 @@ class SinkLife:
 
 STEPS = (
     *("deliver", "deliver", "start_run", "start_run", "start_run", "kill_run", "freeze_run", "wake_runs"),
-    *("terminate_sessions", "fail", "heal", "heal", "retry", "begin_anew", "settle"),
+    *("terminate_sessions", "fail", "fail", "heal", "heal", "retry", "begin_anew", "settle"),
 )
 
 

@@ -31,9 +31,12 @@ def life(make_small: MakeWorld, *, batch_rows: int = 3) -> Iterator[AdoptionMach
 
 
 @pytest.mark.parametrize("which", ["plain", "parted"])
-@pytest.mark.parametrize("after", [10, 20, 25, 30, 35])
-def test_g12_a_backlog_whose_command_is_killed_while_stores_move_and_drop(make_small: MakeWorld, which: str, after: int) -> None:
-    """What is moved goes its way and may be dropped; the rest follows, behind it."""
+@pytest.mark.parametrize("after", [20, 30, 35])
+@pytest.mark.parametrize("ends", [False, True], ids=["adopt", "unadopt"])
+def test_g12_a_backlog_whose_command_is_killed_while_stores_move_and_drop(
+    make_small: MakeWorld, which: str, after: int, ends: bool
+) -> None:
+    """What is moved goes its way and may be dropped; the rest follows, behind it, or when the adoption ends."""
     with life(make_small) as machine:
         machine.insert(which, 5, BOTH)
         machine.insert(which, 5, BOTH)
@@ -44,7 +47,10 @@ def test_g12_a_backlog_whose_command_is_killed_while_stores_move_and_drop(make_s
         machine.settle(0)
         machine.retention(0)
         machine.rename_payload(which)
-        machine.adopt(which, True, False)
+        if ends:
+            machine.unadopt(which)
+        else:
+            machine.adopt(which, True, False)
         machine.insert(which, 2, BOTH)
 
 

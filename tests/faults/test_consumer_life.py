@@ -26,6 +26,25 @@ def pooler(clusters: Mapping[str, Cluster]) -> Iterator[PgBouncer]:
     made.remove()
 
 
+@pytest.mark.timeout(120)
+def test_g10_a_short_life_of_consumers_that_wait(world: World, pooler: PgBouncer, tmp_path: Path) -> None:
+    """Each step that there is, once, in an order that is always the same: only what is chosen in a step has a seed."""
+    with consumer_life(world, pooler, tmp_path, seed=7) as life:
+        for _ in range(2):
+            life.start_worker()
+        life.send()
+        life.transfer()
+        life.terminate_sessions()
+        life.settle()
+        life.crash_by_hand()
+        life.redrive()
+        life.kill_worker()
+        life.begin_anew()
+        life.start_worker()
+        life.restart_pooler()
+        life.settle()
+
+
 @pytest.mark.thorough
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("number", range(LIVES))

@@ -14,7 +14,7 @@ from tests.faults.sink_life import KafkaTarget, SinkLife, Target, WebhookTarget
 from tests.support.endpoint import endpoint
 from tests.support.kafka_cluster import kafka_cluster
 from tests.support.sinks import SECRET, WHERE, kafka, webhook
-from tests.support.world import World
+from tests.support.world import World, wait_until
 
 LIVES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "2"))
 
@@ -34,6 +34,29 @@ def target(request: pytest.FixtureRequest, world: World, monkeypatch: pytest.Mon
             brokers.create("flights", 1)
             kafka(world, brokers.servers, delivery_seconds=2, batch_messages=4, **common)
             yield KafkaTarget(brokers)
+
+
+@pytest.mark.timeout(120)
+def test_a_short_life_of_a_webhook(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed when the endpoint has confirmed, then the endpoint fails, then the subscription is dropped under its run."""
+    monkeypatch.setenv(WHERE, SECRET)
+    with endpoint() as here:
+        webhook(world, here.url, lanes=2, open_after_failures=1, nack_limit=5)
+        life = SinkLife(world, WebhookTarget(here), tmp_path, random.Random(7))
+        try:
+            life.deliver()
+            life.start_run("sink.delivered:1=kill")
+            wait_until(lambda: len(here.requests) > 0, "the endpoint is asked")
+            life.settle()
+            life.fail()
+            before = len(here.requests)
+            life.deliver()
+            wait_until(lambda: len(here.requests) > before, "the endpoint fails")
+            life.settle()
+            life.begin_anew()
+            life.finish()
+        finally:
+            life.close()
 
 
 @pytest.mark.thorough
