@@ -9,7 +9,7 @@ import psycopg2
 import pytest
 
 from relaybox.hops.sealing import NOTHING_NOTED, seal_segments
-from tests.support.world import World, insert
+from tests.support.world import World, insert, wait_until
 
 pytestmark = pytest.mark.thorough
 
@@ -38,9 +38,7 @@ def read_on(session: Any, at_most: int) -> list[tuple[int, str]]:
 
 def sealed_through(world: World) -> int:
     with world.store_session() as source:
-        noted = seal_segments(source, NOTHING_NOTED)
-        while noted.is_waiting and not noted.writers:
-            noted = seal_segments(source, noted)
+        seal_segments(source, seal_segments(source, NOTHING_NOTED))
     return int(world.value("airline", "select coalesce(max(last_seq), -1) from relaybox_internal.sealed_segment"))
 
 
@@ -70,7 +68,7 @@ def test_g2_a_late_row_of_the_first_segment_comes_once_to_consumers_of_hundreds_
         late.commit()
         world.send_many(20, prefix="z")
         world.transfer()
-        assert sealed_through(world) > MESSAGES
+        wait_until(lambda: sealed_through(world) > MESSAGES, "all segments are sealed")  # a vacuum may hold one for a while
         found += read_on(early, MESSAGES)
         found += read_on(new, MESSAGES)
     wanted = [*(f"m{n}" for n in range(1, FEW + 1)), *(f"n{n}" for n in range(1, MESSAGES + 1)), *(f"z{n}" for n in range(1, 21))]
