@@ -8,10 +8,11 @@ import os
 import pytest
 from starlette.types import Message
 
-from relaybox.airflow.page import bodies
+from relaybox.airflow.page import bodies, kept_answers, store_overview, threads, turns
 from relaybox.airflow.page.asgi import MountedPage
 from tests.airflow.page_client import PageServer
 from tests.airflow.page_routes import every_route
+from tests.support.patience import patience
 
 TEXTS = ["\0", "a\0b", "\ufffd", "NaN", "1e400", "-1e400", "Infinity", "9" * 5000, "ñ" * 60, "%", "[", "\x1b", "' or 1=1 --"]
 NAMES = [
@@ -43,7 +44,20 @@ BODIES = [
     b"[" * 20_000,
     b"",
 ]
+LIMITS = (
+    (kept_answers, "FIRST_ANSWER_SECONDS"),
+    (store_overview, "ASK_SECONDS"),
+    (threads, "PATIENCE_SECONDS"),
+    (turns, "PATIENCE_SECONDS"),
+)
 HOSTS = ["[", "[::1", "a b", "a/b", "a:b:c", "example.org:99999999", "\u00e4", "", "@", "?", "%zz", "xn--"]
+
+
+@pytest.fixture(autouse=True)
+def page_waits_as_long_as_the_machine_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that is too busy to answer says 503, which is no error of a request's values."""
+    for module, name in LIMITS:
+        monkeypatch.setattr(module, name, patience(getattr(module, name)))
 
 
 def test_odd_values_in_queries_are_no_error_of_the_server(page: PageServer) -> None:
