@@ -104,11 +104,16 @@ def test_the_model_of_the_outbox_can_be_created(django_shop: World) -> None:
 # --- consuming ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_consumes_until_nothing_is_there(django_shop: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_consumes_until_nothing_is_there(
+    django_shop: World, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A dead letter is a warning, which Python shows without a configuration of logging."""
     call_command("relaybox_consume", "billing", handler=f"{__name__}.handle", database=STORE, until_empty=True)
     assert handled == ["m1", "m3", "m4"]
     assert capsys.readouterr().out == "subscription billing: 3 acknowledged, 1 refused, 1 dead letters\n"
     assert [letter.detail for letter in DeadLetter.objects.using(STORE)] == ["ValueError: not this one"]
+    (told,) = (one for one in caplog.records if one.message.startswith("message_refused "))
+    assert (told.levelname, "dead_letter=True" in told.message) == ("WARNING", True)
 
 
 def test_the_command_says_what_is_wrong(django_shop: World) -> None:

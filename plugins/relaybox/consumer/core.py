@@ -311,15 +311,17 @@ class ConsumerCore:
         yield from self._session.commit()
         self.refused_count += 1
         self.dead_letter_count += is_dead_letter
-        tell = warn if is_dead_letter else emit
-        tell(
-            "message_refused",
-            subscription=self.subscription,
-            stream_position=message.stream_position,
-            attempt=message.attempt,
-            dead_letter=is_dead_letter,
-            reason=reason,
-        )
+        told = {
+            "subscription": self.subscription,
+            "stream_position": message.stream_position,
+            "attempt": message.attempt,
+            "dead_letter": is_dead_letter,
+            "reason": reason,
+        }
+        if is_dead_letter:
+            warn("message_refused", **told)
+        else:
+            emit("message_refused", **told)
 
     def _release(self, fetched: Message) -> Steps[None]:
         """Gives the lane back; if that fails, its lease ends by itself."""
