@@ -30,7 +30,7 @@ COMMENT ON COLUMN relaybox.consumer_action.action_id IS 'Number of the action.';
 
 COMMENT ON COLUMN relaybox.consumer_action.subscription IS 'The subscription; for a dead letter of a stream: the stream.';
 
-COMMENT ON COLUMN relaybox.consumer_action.action IS 'subscribe, unsubscribe, replay, cancel_replay, redrive, drop or fetch_one_at_a_time.';
+COMMENT ON COLUMN relaybox.consumer_action.action IS 'subscribe, unsubscribe, replay, cancel_replay, redrive, drop, fetch_one_at_a_time or change_delayed.';
 
 COMMENT ON COLUMN relaybox.consumer_action.detail IS 'The values of the action; on_behalf_of: the person for whom an operator''s login acted.';
 
@@ -67,7 +67,8 @@ CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
     l.payload,
     l.payload_bytes,
     l.headers,
-    l.sent_at
+    l.sent_at,
+    d.due_at
    FROM ((((relaybox_internal.dead_letter d
      JOIN relaybox_internal.stream s ON ((s.stream_id = d.stream_id)))
      JOIN relaybox_internal.hop_in i ON ((i.log_id = d.log_id)))
@@ -101,11 +102,11 @@ CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
           WHERE (a.topic = '*'::text))) OR (COALESCE(l.topic, n.topic) IN ( SELECT a.topic
            FROM relaybox_internal.allowed_topics a))));
 
-COMMENT ON VIEW relaybox.dead_letters IS 'Messages that a stream or a subscription of this store set aside. relaybox.redrive gives them again, relaybox.drop_dead_letter gives one up.';
+COMMENT ON VIEW relaybox.dead_letters IS 'Messages that a stream or a subscription of this store set aside, and delayed ones that a subscription passed. relaybox.redrive gives them again, relaybox.drop_dead_letter gives one up.';
 
 COMMENT ON COLUMN relaybox.dead_letters.dead_letter_id IS 'Number of the dead letter, for redrive and drop_dead_letter.';
 
-COMMENT ON COLUMN relaybox.dead_letters.state IS 'open, redriving (given to consumers again), redriven (acknowledged then) or dropped (given up).';
+COMMENT ON COLUMN relaybox.dead_letters.state IS 'open, redriving (given to consumers again), redriven (acknowledged then), dropped (given up) or delayed (given when it is due).';
 
 COMMENT ON COLUMN relaybox.dead_letters.stream IS 'The stream.';
 
@@ -115,7 +116,7 @@ COMMENT ON COLUMN relaybox.dead_letters.lane IS 'Lane of the subscription.';
 
 COMMENT ON COLUMN relaybox.dead_letters.stream_position IS 'Stream position of the message; null: the stream itself set it aside.';
 
-COMMENT ON COLUMN relaybox.dead_letters.reason IS 'Kind, one word: refused, killed_its_worker, expired or waits_behind; of a stream, why it did not deliver the message.';
+COMMENT ON COLUMN relaybox.dead_letters.reason IS 'Kind, one word: refused, killed_its_worker, expired, waits_behind, or delayed (not due when its lane passed it); of a stream, why it did not deliver the message.';
 
 COMMENT ON COLUMN relaybox.dead_letters.detail IS 'In words; for refused, the reason that the last nack gave.';
 
@@ -156,6 +157,8 @@ COMMENT ON COLUMN relaybox.dead_letters.payload_bytes IS 'As sent, if it is byte
 COMMENT ON COLUMN relaybox.dead_letters.headers IS 'As sent; may be null.';
 
 COMMENT ON COLUMN relaybox.dead_letters.sent_at IS 'When the row was inserted at the origin, by the clock of that server; null when no longer kept.';
+
+COMMENT ON COLUMN relaybox.dead_letters.due_at IS 'When a delayed message that was passed is due; else null.';
 
 CREATE VIEW relaybox.inbox WITH (security_barrier='true') AS
  SELECT i.hop,
@@ -377,6 +380,7 @@ CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
     n.hold_sender,
     n.retry_seconds,
     n.lease_seconds,
+    n.delayed,
     n.subscribed_at,
     n.subscribed_by,
     c.done_stream_position,
@@ -384,26 +388,35 @@ CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
     c.replaying,
     c.leased_lanes,
     c.moved_at,
+    c.held_lanes,
+    passed.message_count AS delayed_messages,
     GREATEST(c.done_stream_position, LEAST(n.through_stream_position, s.last_stream_position)) AS last_stream_position,
     GREATEST((0)::bigint, (LEAST(n.through_stream_position, s.last_stream_position) - c.done_stream_position)) AS stream_positions_behind,
     GREATEST((0)::bigint, (LEAST(n.through_stream_position, (s.first_kept_stream_position - 1)) - GREATEST(c.done_stream_position, s.dropped_stream_position))) AS detached_stream_positions,
     ( SELECT count(*) AS count
            FROM relaybox_internal.dead_letter d
-          WHERE ((d.subscription_id = n.subscription_id) AND (d.state = ANY (ARRAY['open'::text, 'redriving'::text])))) AS dead_letters,
+          WHERE ((d.subscription_id = n.subscription_id) AND (d.state = ANY (ARRAY['open'::text, 'redriving'::text])) AND (d.reason <> 'delayed'::text))) AS dead_letters,
     ARRAY( SELECT d.stream_position
            FROM relaybox_internal.dead_letter d
-          WHERE ((d.subscription_id = n.subscription_id) AND (d.state = ANY (ARRAY['open'::text, 'redriving'::text])))
-          ORDER BY d.stream_position) AS dead_letter_stream_positions
-   FROM (((relaybox_internal.subscription n
+          WHERE ((d.subscription_id = n.subscription_id) AND (d.state = ANY (ARRAY['open'::text, 'redriving'::text])) AND (d.reason <> 'delayed'::text))
+          ORDER BY d.stream_position) AS dead_letter_stream_positions,
+    LEAST(c.due_at, passed.due_at) AS due_at
+   FROM ((((relaybox_internal.subscription n
      JOIN relaybox_internal.stream s ON ((s.stream_id = n.stream_id)))
      LEFT JOIN relaybox_internal.subscription parent ON ((parent.subscription_id = n.replay_of)))
      JOIN LATERAL ( SELECT min(k.done_stream_position) AS done_stream_position,
             bool_or((k.done_stream_position < k.replay_stream_position)) AS replaying,
             max(k.moved_at) AS moved_at,
             count(*) FILTER (WHERE ((k.leased_until > clock_timestamp()) AND (k.leased_until <= (clock_timestamp() + make_interval(secs => (n.lease_seconds)::double precision))))) AS leased_lanes,
-            array_agg(k.done_stream_position ORDER BY k.lane) AS lane_stream_positions
+            array_agg(k.done_stream_position ORDER BY k.lane) AS lane_stream_positions,
+            count(*) FILTER (WHERE (k.due_at > clock_timestamp())) AS held_lanes,
+            min(k.due_at) AS due_at
            FROM relaybox_internal.lane_cursors k
           WHERE (k.subscription_id = n.subscription_id)) c ON (true))
+     JOIN LATERAL ( SELECT count(*) AS message_count,
+            min(d.due_at) AS due_at
+           FROM relaybox_internal.dead_letter d
+          WHERE (s.has_delay AND (d.subscription_id = n.subscription_id) AND (d.state = 'delayed'::text))) passed ON (true))
   WHERE ((n.ended_at IS NULL) AND (( SELECT scope.sees_all
            FROM relaybox_internal.acting_role scope) OR (n.subscription_id IN ( SELECT b.subscription_id
            FROM relaybox_internal.bound_subscriptions b
@@ -439,6 +452,8 @@ COMMENT ON COLUMN relaybox.subscriptions.retry_seconds IS 'How long a lane waits
 
 COMMENT ON COLUMN relaybox.subscriptions.lease_seconds IS 'How long a fetch belongs to its worker.';
 
+COMMENT ON COLUMN relaybox.subscriptions.delayed IS 'hold, pass or ignore: what becomes of the messages behind one that is not due.';
+
 COMMENT ON COLUMN relaybox.subscriptions.subscribed_at IS 'When it was made.';
 
 COMMENT ON COLUMN relaybox.subscriptions.subscribed_by IS 'The login that made it; counts for the quota of this login.';
@@ -453,6 +468,10 @@ COMMENT ON COLUMN relaybox.subscriptions.leased_lanes IS 'Number of lanes that a
 
 COMMENT ON COLUMN relaybox.subscriptions.moved_at IS 'When any lane moved last.';
 
+COMMENT ON COLUMN relaybox.subscriptions.held_lanes IS 'Number of lanes that wait until a delayed message is due.';
+
+COMMENT ON COLUMN relaybox.subscriptions.delayed_messages IS 'Number of messages that were passed, since they were not due, and come when they are.';
+
 COMMENT ON COLUMN relaybox.subscriptions.last_stream_position IS 'Newest stream position that it can read.';
 
 COMMENT ON COLUMN relaybox.subscriptions.stream_positions_behind IS 'Stream positions between done_stream_position and last_stream_position.';
@@ -462,6 +481,8 @@ COMMENT ON COLUMN relaybox.subscriptions.detached_stream_positions IS 'Of these,
 COMMENT ON COLUMN relaybox.subscriptions.dead_letters IS 'Number of its open dead letters.';
 
 COMMENT ON COLUMN relaybox.subscriptions.dead_letter_stream_positions IS 'Their stream positions.';
+
+COMMENT ON COLUMN relaybox.subscriptions.due_at IS 'When the next delayed message is due, as the newest fetches found; null: none is known.';
 
 CREATE VIEW relaybox_internal.acting_role AS
  WITH session AS (
@@ -775,7 +796,7 @@ CREATE TABLE relaybox_internal.consumer_action (
     done_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     done_by text DEFAULT SESSION_USER NOT NULL,
     subscription_id integer,
-    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['subscribe'::text, 'unsubscribe'::text, 'replay'::text, 'cancel_replay'::text, 'redrive'::text, 'drop'::text, 'fetch_one_at_a_time'::text])))
+    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['subscribe'::text, 'unsubscribe'::text, 'replay'::text, 'cancel_replay'::text, 'redrive'::text, 'drop'::text, 'fetch_one_at_a_time'::text, 'change_delayed'::text])))
 );
 
 COMMENT ON TABLE relaybox_internal.consumer_action IS 'What people and consumers did to subscriptions, written in the transaction that did it. To read it: relaybox.consumer_action.';
@@ -784,7 +805,7 @@ COMMENT ON COLUMN relaybox_internal.consumer_action.action_id IS 'Number of the 
 
 COMMENT ON COLUMN relaybox_internal.consumer_action.subscription IS 'The subscription; for a dead letter of a stream: the stream.';
 
-COMMENT ON COLUMN relaybox_internal.consumer_action.action IS 'subscribe, unsubscribe, replay, cancel_replay, redrive, drop or fetch_one_at_a_time.';
+COMMENT ON COLUMN relaybox_internal.consumer_action.action IS 'subscribe, unsubscribe, replay, cancel_replay, redrive, drop, fetch_one_at_a_time or change_delayed.';
 
 COMMENT ON COLUMN relaybox_internal.consumer_action.detail IS 'The values of the action; on_behalf_of: the person for whom an operator''s login acted.';
 
@@ -848,6 +869,7 @@ CREATE TABLE relaybox_internal.cursor (
     token text,
     fetched_in xid8,
     first_fetched_at timestamp with time zone,
+    due_at timestamp with time zone,
     CONSTRAINT a_lease_has_a_worker CHECK (((worker IS NULL) = (leased_until IS NULL))),
     CONSTRAINT done_is_not_beyond_fetched CHECK ((fetched_stream_position >= done_stream_position))
 );
@@ -874,6 +896,8 @@ COMMENT ON COLUMN relaybox_internal.cursor.fetched_in IS 'The transaction of tha
 
 COMMENT ON COLUMN relaybox_internal.cursor.first_fetched_at IS 'When these messages were fetched for the first time. A smaller fetch of them keeps it.';
 
+COMMENT ON COLUMN relaybox_internal.cursor.due_at IS 'When the message after done_stream_position is due, if the newest fetch found that it is not: the lane is held until then.';
+
 ALTER TABLE ONLY relaybox_internal.cursor
     ADD CONSTRAINT cursor_pkey PRIMARY KEY (subscription_id, lane, version);
 
@@ -898,13 +922,14 @@ CREATE TABLE relaybox_internal.dead_letter (
     resolved_reason text,
     acknowledged_before boolean DEFAULT false NOT NULL,
     given_ahead boolean DEFAULT false NOT NULL,
+    due_at timestamp with time zone,
     CONSTRAINT dead_letter_of_a_lane CHECK ((num_nulls(subscription_id, lane, stream_position, sender) = ANY (ARRAY[0, 4]))),
-    CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'redriving'::text, 'redriven'::text, 'dropped'::text])))
+    CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'redriving'::text, 'redriven'::text, 'dropped'::text, 'delayed'::text])))
 );
 
 COMMENT ON TABLE relaybox_internal.dead_letter IS 'Messages that a stream or a subscription set aside. To read them: relaybox.dead_letters.';
 
-COMMENT ON COLUMN relaybox_internal.dead_letter.reason IS 'One word. Of a subscription: refused (by nack), killed_its_worker, expired or waits_behind. Of a stream: why it did not deliver the message.';
+COMMENT ON COLUMN relaybox_internal.dead_letter.reason IS 'One word. Of a subscription: refused (by nack), killed_its_worker, expired, waits_behind, or delayed (not due when its lane passed it). Of a stream: why it did not deliver the message.';
 
 COMMENT ON COLUMN relaybox_internal.dead_letter.detail IS 'A text. For refused: the reason that the last nack gave.';
 
@@ -913,6 +938,8 @@ COMMENT ON COLUMN relaybox_internal.dead_letter.first_at IS 'Of a subscription: 
 COMMENT ON COLUMN relaybox_internal.dead_letter.acknowledged_before IS 'The consumer had acknowledged the message before a replay returned it again. The dead letter does not delay settling.';
 
 COMMENT ON COLUMN relaybox_internal.dead_letter.given_ahead IS 'It was redriven and acknowledged before the cursor of its lane reached it. This pass of the cursor does not return it again.';
+
+COMMENT ON COLUMN relaybox_internal.dead_letter.due_at IS 'When the message is due, of one that was delayed and passed. Until then its state is delayed.';
 
 ALTER TABLE relaybox_internal.dead_letter ALTER COLUMN dead_letter_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.dead_letter_dead_letter_id_seq
@@ -925,6 +952,8 @@ ALTER TABLE relaybox_internal.dead_letter ALTER COLUMN dead_letter_id ADD GENERA
 
 ALTER TABLE ONLY relaybox_internal.dead_letter
     ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (dead_letter_id);
+
+CREATE INDEX dead_letter_delayed ON relaybox_internal.dead_letter USING btree (subscription_id, lane, due_at) WHERE (state = 'delayed'::text);
 
 CREATE UNIQUE INDEX dead_letter_of_a_stream ON relaybox_internal.dead_letter USING btree (log_id, log_position) WHERE (subscription_id IS NULL);
 
@@ -1669,7 +1698,8 @@ CREATE VIEW relaybox_internal.lane_cursors AS
     newest.moved_at,
     newest.token,
     newest.fetched_in,
-    newest.first_fetched_at
+    newest.first_fetched_at,
+    newest.due_at
    FROM (relaybox_internal.lane l
      CROSS JOIN LATERAL ( SELECT c.subscription_id,
             c.lane,
@@ -1688,7 +1718,8 @@ CREATE VIEW relaybox_internal.lane_cursors AS
             c.moved_at,
             c.token,
             c.fetched_in,
-            c.first_fetched_at
+            c.first_fetched_at,
+            c.due_at
            FROM relaybox_internal.cursor c
           WHERE ((c.subscription_id = l.subscription_id) AND (c.lane = l.lane))
           ORDER BY c.version DESC
@@ -2146,6 +2177,7 @@ CREATE TABLE relaybox_internal.stream (
     dropped_stream_position bigint DEFAULT 0 NOT NULL,
     rules_pending boolean DEFAULT false NOT NULL,
     has_expiry boolean DEFAULT false NOT NULL,
+    has_delay boolean DEFAULT false NOT NULL,
     CONSTRAINT delivery_order_is_known CHECK ((delivery_order = ANY (ARRAY['none'::text, 'fifo'::text, 'causal'::text, 'total'::text]))),
     CONSTRAINT dropped_stream_position_is_not_kept CHECK ((dropped_stream_position < first_kept_stream_position)),
     CONSTRAINT first_kept_stream_position_positive CHECK ((first_kept_stream_position >= 1)),
@@ -2169,6 +2201,8 @@ COMMENT ON COLUMN relaybox_internal.stream.dropped_stream_position IS 'Stream po
 COMMENT ON COLUMN relaybox_internal.stream.rules_pending IS 'An init that changes the rules of the stream in several stores has begun and not ended. Until then the stream decides nothing.';
 
 COMMENT ON COLUMN relaybox_internal.stream.has_expiry IS 'A message with the header relaybox-expires-at was delivered: fetch looks for expired ones.';
+
+COMMENT ON COLUMN relaybox_internal.stream.has_delay IS 'A message with the header relaybox-deliver-after was delivered: fetch looks for those that are not due.';
 
 ALTER TABLE relaybox_internal.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.stream_stream_id_seq
@@ -2278,7 +2312,10 @@ CREATE TABLE relaybox_internal.subscription (
     ended_at timestamp with time zone,
     done_at_end bigint,
     query uuid,
+    delayed text DEFAULT 'hold'::text NOT NULL,
     CONSTRAINT a_replay_ends CHECK (((replay_of IS NULL) = (through_stream_position IS NULL))),
+    CONSTRAINT delayed_is_known CHECK ((delayed = ANY (ARRAY['hold'::text, 'pass'::text, 'ignore'::text]))),
+    CONSTRAINT held_senders_are_not_passed CHECK (((delayed <> 'pass'::text) OR (NOT hold_sender))),
     CONSTRAINT lane_by_is_known CHECK ((lane_by = ANY (ARRAY['sender'::text, 'key'::text]))),
     CONSTRAINT lanes_1_to_64 CHECK (((lanes >= 1) AND (lanes <= 64))),
     CONSTRAINT subscription_is_a_plain_name CHECK ((subscription ~ '^[a-z0-9_.-]{1,60}$'::text)),
@@ -2296,6 +2333,8 @@ COMMENT ON COLUMN relaybox_internal.subscription.through_stream_position IS 'Las
 COMMENT ON COLUMN relaybox_internal.subscription.done_at_end IS 'Stream position through which every lane was done when the subscription ended. Null: it has not ended, or it ended before this column was added.';
 
 COMMENT ON COLUMN relaybox_internal.subscription.query IS 'The streaming query of Spark that reads by it, as its checkpoint names it. Null: a consumer does.';
+
+COMMENT ON COLUMN relaybox_internal.subscription.delayed IS 'Of a message that is not due. hold: its lane waits. pass: later ones go on, and it comes when it is due. ignore: it comes at once.';
 
 ALTER TABLE relaybox_internal.subscription ALTER COLUMN subscription_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.subscription_subscription_id_seq

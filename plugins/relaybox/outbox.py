@@ -18,6 +18,7 @@ from uuid import UUID, uuid4, uuid5
 
 from relaybox.clients.rows import one_row
 from relaybox.exact_json import write_json
+from relaybox.message_times import DELIVER_AFTER_HEADER, EXPIRES_AT_HEADER, MessageTime, add_times
 
 Producing = Any
 """A session or connection of SQLAlchemy, a connection or cursor of psycopg 3, a cursor of psycopg2, a connection of Django."""
@@ -42,20 +43,31 @@ _CASTS = {
     "clock": "cast(cast({clock} as text) as jsonb)",
 }
 """The columns of a message that libraries may give as texts. As text first: asyncpg would write JSON by a codec of the application's."""
-_INSERT_MANY = """
+_SPANS = {"deliver_in": DELIVER_AFTER_HEADER, "expire_in": EXPIRES_AT_HEADER}
+"""Values of an insert that are no columns: spans from the clock of the store on, in seconds, which end in a header."""
+_INSERT_MANY = f"""
 with messages as (
     insert into relaybox.outbox (message_id, topic, sender, epoch, index, key, headers, payload, payload_bytes)
     select
-        m.message_id, m.topic, cast({sender} as text), coalesce(cast({epoch} as integer), 1), cast({first_index} as bigint) + m.number - 1,
-        m.key, cast(m.headers as jsonb), m.payload, decode(m.payload_base64, 'base64')
-    from json_to_recordset(cast(cast({messages} as text) as json)) as m (
-        number integer, message_id uuid, topic text, key text, headers text, payload text, payload_base64 text
+        m.message_id, m.topic, cast({{sender}} as text), coalesce(cast({{epoch}} as integer), 1),
+        cast({{first_index}} as bigint) + m.number - 1,
+        m.key,
+        case when m.deliver_in is null and m.expire_in is null then cast(m.headers as jsonb)
+            else coalesce(cast(m.headers as jsonb), jsonb_build_object()) || jsonb_strip_nulls(jsonb_build_object(
+                '{DELIVER_AFTER_HEADER}', extract(epoch from clock_timestamp() + make_interval(secs => m.deliver_in)),
+                '{EXPIRES_AT_HEADER}', extract(epoch from clock_timestamp() + make_interval(secs => m.expire_in))
+            ))
+        end,
+        m.payload, decode(m.payload_base64, 'base64')
+    from json_to_recordset(cast(cast({{messages}} as text) as json)) as m (
+        number integer, message_id uuid, topic text, key text, headers text, payload text, payload_base64 text,
+        deliver_in double precision, expire_in double precision
     )
     order by m.number
     returning 1
 )
 select count(*) from messages
-"""
+"""  # noqa: S608  # the headers are constants
 """One JSON text and no COPY, which a store with bind_senders refuses, and no cursor of its own, which SQLAlchemy hides."""
 _STATEMENT_MESSAGES = 10_000
 _STATEMENT_CHARACTERS = 8 * 2**20
@@ -86,6 +98,8 @@ def put(
     index: int | None = None,
     epoch: int | None = None,
     clock: Clock | None = None,
+    deliver_after: MessageTime | None = None,
+    expires_at: MessageTime | None = None,
 ) -> UUID:
     """Sends one message: one insert in the caller's transaction, which decides whether the message exists.
 
@@ -104,17 +118,21 @@ def put(
         index: only for declared senders: the message's own number, from 1.
         epoch: the sender's epoch that the index counts in, from 1; by default 1.
         clock: only in causal routes; CausalSender writes it.
+        deliver_after: consumers get it then and no earlier: a time with its time zone, or a span from the clock of the store on. What
+            becomes of the messages behind it, each subscription says (docs/consuming.md, "Messages that are delivered later").
+        expires_at: when it is no longer wanted, in the same forms, and later than deliver_after.
 
     Returns:
         The message's id.
 
     Raises:
-        ValueError: an epoch without an index.
-        TypeError: the session is of none of these kinds.
+        ValueError: an epoch without an index; a time without a time zone, or also in the headers.
+        TypeError: the session is of none of these kinds, or a time is neither a datetime nor a timedelta.
         the library's own error: what the outbox refuses. The constraint's name is the reason; the transaction is to be rolled back.
     """
     numbers: dict[str, Any] = {"index": index, "epoch": epoch, "clock": clock}
-    return _run(session, put_steps(topic, sender, payload, key=key, headers=headers, message_id=message_id, **numbers))
+    times: dict[str, Any] = {"deliver_after": deliver_after, "expires_at": expires_at}
+    return _run(session, put_steps(topic, sender, payload, key=key, headers=headers, message_id=message_id, **numbers, **times))
 
 
 def put_steps(
@@ -128,11 +146,14 @@ def put_steps(
     index: int | None = None,
     epoch: int | None = None,
     clock: Clock | None = None,
+    deliver_after: MessageTime | None = None,
+    expires_at: MessageTime | None = None,
 ) -> PutSteps[UUID]:
     """The steps of put()."""
     if epoch is not None and index is None:
         raise ValueError("epoch without index: a message that has no number of its own belongs to no epoch")
     payload_text, payload_bytes = _payloads(payload)
+    timed = add_times(headers, deliver_after=deliver_after, expires_at=expires_at)
     values = {
         "message_id": None if message_id is None else str(message_id),
         "topic": topic,
@@ -140,10 +161,12 @@ def put_steps(
         "epoch": epoch,
         "index": index,
         "key": key,
-        "headers": _json(headers),
+        "headers": _json(timed.headers),
         "payload": payload_text,
         "payload_bytes": payload_bytes,
         "clock": _json(clock),
+        "deliver_in": timed.deliver_in,
+        "expire_in": timed.expire_in,
     }
     values = {name: value for name, value in values.items() if value is not None or name in ("topic", "sender")}
     (given,) = yield _insert(tuple(values)), values
@@ -152,9 +175,18 @@ def put_steps(
 
 @functools.cache
 def _insert(columns: tuple[str, ...]) -> str:
-    """The insert of a message that has these columns: the server reads and computes nothing for those that it has not."""
-    values = (_CASTS.get(name, f"{{{name}}}") for name in columns)
-    return f"insert into relaybox.outbox ({', '.join(columns)}) values ({', '.join(values)}) returning message_id"  # noqa: S608  # the columns are above
+    """The insert of a message that has these values: the server reads and computes nothing for those that it has not."""
+    values = {name: _CASTS.get(name, f"{{{name}}}") for name in columns if name not in _SPANS}
+    if spans := [name for name in columns if name in _SPANS]:
+        headers = values.get("headers", "jsonb_build_object()")
+        values["headers"] = " || ".join((headers, *map(_span_header, spans)))
+    return f"insert into relaybox.outbox ({', '.join(values)}) values ({', '.join(values.values())}) returning message_id"  # noqa: S608  # the columns are above
+
+
+def _span_header(span: str) -> str:
+    """The header that a span ends in: an object of one member."""
+    seconds = f"make_interval(secs => cast({{{span}}} as double precision))"
+    return f"jsonb_build_object('{_SPANS[span]}', extract(epoch from clock_timestamp() + {seconds}))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +197,8 @@ class Draft:
     payload: Payload
     key: str | None = None
     headers: Mapping[str, Any] | None = None
+    deliver_after: MessageTime | None = None
+    expires_at: MessageTime | None = None
 
 
 def put_once(session: Producing, sender: str, put_key: str, drafts: Sequence[Draft], *, numbered: bool = False) -> bool:
@@ -241,15 +275,18 @@ def _statements(sender: str, put_key: str, drafts: Sequence[Draft]) -> Iterator[
 
 def _message(number: int, message_id: UUID, draft: Draft) -> str:
     payload, payload_bytes = _payloads(draft.payload)
+    timed = add_times(draft.headers, deliver_after=draft.deliver_after, expires_at=draft.expires_at)
     return write_json(
         {
             "number": number,
             "message_id": str(message_id),
             "topic": draft.topic,
             "key": draft.key,
-            "headers": _json(draft.headers),
+            "headers": _json(timed.headers),
             "payload": payload,
             "payload_base64": None if payload_bytes is None else b64encode(payload_bytes).decode(),
+            "deliver_in": timed.deliver_in,
+            "expire_in": timed.expire_in,
         }
     )
 
@@ -272,14 +309,15 @@ def _kept_key(put_key: str) -> str:
 
 
 def _digest(drafts: Sequence[Draft]) -> str:
-    """The same for equal messages: the order of the members of an object says nothing."""
+    """The same for equal messages: the order of the members of an object says nothing. A span counts as the span, not as when it ends."""
     digest = hashlib.sha256()
     for draft in drafts:
         payload = draft.payload.hex() if isinstance(draft.payload, bytes) else _in_order(draft.payload)
         kind = type(draft.payload).__name__ if isinstance(draft.payload, str | bytes) else "json"
-        digest.update(
-            write_json([draft.topic, draft.key, _in_order(draft.headers), kind, payload]).encode("utf-8", "surrogatepass")
-        )
+        said = [draft.topic, draft.key, _in_order(draft.headers), kind, payload]
+        if draft.deliver_after is not None or draft.expires_at is not None:  # else as before there were times
+            said += list(add_times({}, deliver_after=draft.deliver_after, expires_at=draft.expires_at))
+        digest.update(write_json(said).encode("utf-8", "surrogatepass"))
         digest.update(b"\n")
     return digest.hexdigest()
 
@@ -359,12 +397,15 @@ class CausalSender(SenderClock):
         key: str | None = None,
         headers: Mapping[str, Any] | None = None,
         message_id: UUID | None = None,
+        deliver_after: MessageTime | None = None,
+        expires_at: MessageTime | None = None,
     ) -> UUID:
         """Sends a message that comes after everything delivered so far, numbered by relaybox.next_index().
 
         From here on other transactions of this sender wait until the caller's ends; if it is rolled back, the number is free again.
         """
-        return _run(session, self.put_steps(topic, payload, key=key, headers=headers, message_id=message_id))
+        times: dict[str, Any] = {"deliver_after": deliver_after, "expires_at": expires_at}
+        return _run(session, self.put_steps(topic, payload, key=key, headers=headers, message_id=message_id, **times))
 
 
 def _number(sender: str, entry: Any) -> tuple[int, int]:

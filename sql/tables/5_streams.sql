@@ -17,6 +17,7 @@ create table relaybox_internal.stream (
     dropped_stream_position bigint not null default 0,
     rules_pending boolean not null default false,
     has_expiry boolean not null default false,
+    has_delay boolean not null default false,
     constraint stream_is_known_once unique (stream),
     constraint delivery_order_is_known check (
         delivery_order in ('none', 'fifo', 'causal', 'total')
@@ -49,6 +50,8 @@ comment on column relaybox_internal.stream.rules_pending is
 'then the stream decides nothing.';
 comment on column relaybox_internal.stream.has_expiry is
 'A message with the header relaybox-expires-at was delivered: fetch looks for expired ones.';
+comment on column relaybox_internal.stream.has_delay is
+'A message with the header relaybox-deliver-after was delivered: fetch looks for those that are not due.';
 
 -- Usually one log. A causal stream that several stores send has several.
 create table relaybox_internal.stream_log (

@@ -22,6 +22,7 @@ create table relaybox_internal.subscription (
     ended_at timestamptz,
     done_at_end bigint,
     query uuid,
+    delayed text not null default 'hold',
     constraint subscription_is_a_plain_name check (subscription ~ '^[a-z0-9_.-]{1,60}$'),
     constraint lanes_1_to_64 check (lanes >= 1 and lanes <= 64),
     constraint lane_by_is_known check (lane_by in ('sender', 'key')),
@@ -29,6 +30,8 @@ create table relaybox_internal.subscription (
         first_stream_position >= 1 and nack_limit >= 1 and crash_limit >= 1
         and retry_seconds >= 0 and lease_seconds >= 1 and rows_per_second >= 1
     ),
+    constraint delayed_is_known check (delayed in ('hold', 'pass', 'ignore')),
+    constraint held_senders_are_not_passed check (delayed <> 'pass' or not hold_sender),
     constraint a_replay_ends check ((replay_of is null) = (through_stream_position is null))
 );
 comment on table relaybox_internal.subscription is
@@ -43,6 +46,9 @@ comment on column relaybox_internal.subscription.done_at_end is
 'ended, or it ended before this column was added.';
 comment on column relaybox_internal.subscription.query is
 'The streaming query of Spark that reads by it, as its checkpoint names it. Null: a consumer does.';
+comment on column relaybox_internal.subscription.delayed is
+'Of a message that is not due. hold: its lane waits. pass: later ones go on, and it comes when it is '
+'due. ignore: it comes at once.';
 
 -- The name can be used again when its subscription has ended.
 create unique index subscribed_once
@@ -89,6 +95,7 @@ create table relaybox_internal.cursor (
     token text,
     fetched_in xid8,
     first_fetched_at timestamptz,
+    due_at timestamptz,
     constraint cursor_pkey primary key (subscription_id, lane, version),
     constraint done_is_not_beyond_fetched check (fetched_stream_position >= done_stream_position),
     constraint a_lease_has_a_worker check ((worker is null) = (leased_until is null))
@@ -118,6 +125,9 @@ comment on column relaybox_internal.cursor.fetched_in is
 'The transaction of that fetch. Within it an acknowledgement needs no token.';
 comment on column relaybox_internal.cursor.first_fetched_at is
 'When these messages were fetched for the first time. A smaller fetch of them keeps it.';
+comment on column relaybox_internal.cursor.due_at is
+'When the message after done_stream_position is due, if the newest fetch found that it is not: the '
+'lane is held until then.';
 
 create table relaybox_internal.failed_attempt (
     subscription_id integer not null references relaybox_internal.subscription (subscription_id),
@@ -183,7 +193,10 @@ create table relaybox_internal.dead_letter (
     resolved_reason text,
     acknowledged_before boolean not null default false,
     given_ahead boolean not null default false,
-    constraint state_is_known check (state in ('open', 'redriving', 'redriven', 'dropped')),
+    due_at timestamptz,
+    constraint state_is_known check (
+        state in ('open', 'redriving', 'redriven', 'dropped', 'delayed')
+    ),
     constraint dead_letter_of_a_lane check (
         num_nulls(subscription_id, lane, stream_position, sender) in (0, 4)
     )
@@ -191,8 +204,8 @@ create table relaybox_internal.dead_letter (
 comment on table relaybox_internal.dead_letter is
 'Messages that a stream or a subscription set aside. To read them: relaybox.dead_letters.';
 comment on column relaybox_internal.dead_letter.reason is
-'One word. Of a subscription: refused (by nack), killed_its_worker, expired or waits_behind. Of a '
-'stream: why it did not deliver the message.';
+'One word. Of a subscription: refused (by nack), killed_its_worker, expired, waits_behind, or delayed '
+'(not due when its lane passed it). Of a stream: why it did not deliver the message.';
 comment on column relaybox_internal.dead_letter.detail is
 'A text. For refused: the reason that the last nack gave.';
 comment on column relaybox_internal.dead_letter.first_at is
@@ -204,6 +217,8 @@ comment on column relaybox_internal.dead_letter.acknowledged_before is
 comment on column relaybox_internal.dead_letter.given_ahead is
 'It was redriven and acknowledged before the cursor of its lane reached it. This pass of the '
 'cursor does not return it again.';
+comment on column relaybox_internal.dead_letter.due_at is
+'When the message is due, of one that was delayed and passed. Until then its state is delayed.';
 
 create unique index dead_letter_of_a_stream
 on relaybox_internal.dead_letter (log_id, log_position) where subscription_id is null;
@@ -216,6 +231,10 @@ on relaybox_internal.dead_letter (subscription_id, stream_position);
 create index dead_letter_unresolved
 on relaybox_internal.dead_letter (subscription_id, lane, stream_position)
 where state in ('open', 'redriving');
+
+-- Serves fetch: which passed messages are due now, and when the next one is.
+create index dead_letter_delayed
+on relaybox_internal.dead_letter (subscription_id, lane, due_at) where state = 'delayed';
 
 create index dead_letter_stream on relaybox_internal.dead_letter (stream_id);
 
@@ -277,7 +296,7 @@ create table relaybox_internal.consumer_action (
     constraint action_is_known check (
         action in (
             'subscribe', 'unsubscribe', 'replay', 'cancel_replay', 'redrive', 'drop',
-            'fetch_one_at_a_time'
+            'fetch_one_at_a_time', 'change_delayed'
         )
     )
 );
@@ -288,7 +307,7 @@ comment on column relaybox_internal.consumer_action.action_id is 'Number of the 
 comment on column relaybox_internal.consumer_action.subscription is
 'The subscription; for a dead letter of a stream: the stream.';
 comment on column relaybox_internal.consumer_action.action is
-'subscribe, unsubscribe, replay, cancel_replay, redrive, drop or fetch_one_at_a_time.';
+'subscribe, unsubscribe, replay, cancel_replay, redrive, drop, fetch_one_at_a_time or change_delayed.';
 comment on column relaybox_internal.consumer_action.detail is
 'The values of the action; on_behalf_of: the person for whom an operator''s login acted.';
 comment on column relaybox_internal.consumer_action.reason is 'Why, as given.';

@@ -22,7 +22,7 @@ comment on column relaybox.consumer_action.action_id is 'Number of the action.';
 comment on column relaybox.consumer_action.subscription is
 'The subscription; for a dead letter of a stream: the stream.';
 comment on column relaybox.consumer_action.action is
-'subscribe, unsubscribe, replay, cancel_replay, redrive, drop or fetch_one_at_a_time.';
+'subscribe, unsubscribe, replay, cancel_replay, redrive, drop, fetch_one_at_a_time or change_delayed.';
 comment on column relaybox.consumer_action.detail is
 'The values of the action; on_behalf_of: the person for whom an operator''s login acted.';
 comment on column relaybox.consumer_action.reason is 'Why, as given.';

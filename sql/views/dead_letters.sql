@@ -1,4 +1,5 @@
--- What streams and subscriptions of this store set aside, with the messages, as far as their logs
+-- What streams and subscriptions of this store set aside, and the delayed messages that subscriptions
+-- passed, with the messages, as far as their logs
 -- are kept, and as far as the role of this session may see them: of subscriptions that it is bound
 -- to, or of streams that it is an operator of; and of topics that it was granted. reason is the kind,
 -- one word; detail says more, of `refused` what nack gave as its reason.
@@ -6,7 +7,8 @@ create or replace view relaybox.dead_letters with (security_barrier) as
 select
     d.dead_letter_id, d.state, s.stream, n.subscription, d.lane, d.stream_position, d.reason, d.detail, d.attempts,
     d.first_at, d.last_at, d.last_by, d.resolved_at, d.resolved_by, d.resolved_reason,
-    i.hop, d.log_position, l.message_id, l.topic, l.sender, l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.sent_at
+    i.hop, d.log_position, l.message_id, l.topic, l.sender, l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.sent_at,
+    d.due_at
 from relaybox_internal.dead_letter d
 join relaybox_internal.stream s on s.stream_id = d.stream_id
 join relaybox_internal.hop_in i on i.log_id = d.log_id
@@ -48,12 +50,13 @@ where
     );
 
 comment on view relaybox.dead_letters is
-'Messages that a stream or a subscription of this store set aside. relaybox.redrive gives them '
-'again, relaybox.drop_dead_letter gives one up.';
+'Messages that a stream or a subscription of this store set aside, and delayed ones that a subscription '
+'passed. relaybox.redrive gives them again, relaybox.drop_dead_letter gives one up.';
 comment on column relaybox.dead_letters.dead_letter_id is
 'Number of the dead letter, for redrive and drop_dead_letter.';
 comment on column relaybox.dead_letters.state is
-'open, redriving (given to consumers again), redriven (acknowledged then) or dropped (given up).';
+'open, redriving (given to consumers again), redriven (acknowledged then), dropped (given up) or '
+'delayed (given when it is due).';
 comment on column relaybox.dead_letters.stream is 'The stream.';
 comment on column relaybox.dead_letters.subscription is
 'The subscription; null: the stream itself set the message aside.';
@@ -61,8 +64,8 @@ comment on column relaybox.dead_letters.lane is 'Lane of the subscription.';
 comment on column relaybox.dead_letters.stream_position is
 'Stream position of the message; null: the stream itself set it aside.';
 comment on column relaybox.dead_letters.reason is
-'Kind, one word: refused, killed_its_worker, expired or waits_behind; of a stream, why it did not '
-'deliver the message.';
+'Kind, one word: refused, killed_its_worker, expired, waits_behind, or delayed (not due when its lane '
+'passed it); of a stream, why it did not deliver the message.';
 comment on column relaybox.dead_letters.detail is
 'In words; for refused, the reason that the last nack gave.';
 comment on column relaybox.dead_letters.attempts is
@@ -92,3 +95,5 @@ comment on column relaybox.dead_letters.payload_bytes is 'As sent, if it is byte
 comment on column relaybox.dead_letters.headers is 'As sent; may be null.';
 comment on column relaybox.dead_letters.sent_at is
 'When the row was inserted at the origin, by the clock of that server; null when no longer kept.';
+comment on column relaybox.dead_letters.due_at is
+'When a delayed message that was passed is due; else null.';

@@ -7,7 +7,7 @@ select
     newest.fetch_count,
     newest.suspect_stream_position, newest.suspect_rows, newest.worker, newest.leased_until, newest.wait_until, newest.replay_stream_position,
     newest.rate_from,
-    newest.moved_at, newest.token, newest.fetched_in, newest.first_fetched_at
+    newest.moved_at, newest.token, newest.fetched_in, newest.first_fetched_at, newest.due_at
 from relaybox_internal.lane l
 cross join lateral (
     select c.* from relaybox_internal.cursor c

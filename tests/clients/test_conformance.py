@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -116,6 +117,65 @@ def test_g3_a_put_is_sent_once_and_a_causal_sender_counts(world: World, library:
     library.run(scenario())
     assert world.sent() == ["a", None, '{"c": null}', "a", None, "third"]
     assert world.query("airline", "select index from relaybox.outbox where sender = 'pump' order by seq") == [(1,), (2,), (3,)]
+
+
+@with_each_library
+def test_the_times_of_a_message_are_headers_and_a_span_is_by_the_clock_of_the_store(world: World, library: Library) -> None:
+    """Of put, put_once and a causal sender. A put that is repeated with the same span is the same put."""
+    world.query("airline", "select relaybox.declare_sender('pump', 'gapless')")
+    moment = datetime(2027, 1, 1, 12, 0, 0, 500_000, tzinfo=timezone(timedelta(hours=2)))
+    span = timedelta(hours=1)
+    drafts = [
+        Draft("flights", "d", headers={"n": 1}, deliver_after=span, expires_at=moment),
+        Draft("flights", "e", expires_at=span),
+    ]
+
+    async def scenario() -> None:
+        async with library.producing("airline") as producer:
+            await library.put(producer.session, "flights", "UA", "a", deliver_after=moment)
+            await library.put(producer.session, "flights", "UA", "b", headers={"n": 1}, deliver_after=span, expires_at=2 * span)
+            await library.put(producer.session, "flights", "UA", "c", deliver_after=-span, expires_at=moment)
+            assert await library.put_once(producer.session, "UA", "k", drafts)
+            assert not await library.put_once(producer.session, "UA", "k", drafts)
+            await library.causal_put(producer.session, "pump", "flights", "f", deliver_after=moment)
+            await producer.commit()
+            for options, said in (
+                ({"deliver_after": datetime(2027, 1, 1)}, "without a time zone"),  # noqa: DTZ001
+                ({"expires_at": span, "headers": {"relaybox-expires-at": 9e9}}, "give one of them"),
+            ):
+                with pytest.raises(ValueError, match=said):
+                    await library.put(producer.session, "flights", "UA", "x", **options)
+            with pytest.raises(TypeError, match="takes a datetime"):
+                await library.put(producer.session, "flights", "UA", "x", deliver_after=10)
+            with pytest.raises(Exception, match="deliver_after_is_before_expires_at"):
+                await library.put(producer.session, "flights", "UA", "x", deliver_after=span, expires_at=span - span)
+            await producer.rollback()
+
+    library.run(scenario())
+    rows = world.query(
+        "airline",
+        "select payload, headers - 'relaybox-deliver-after' - 'relaybox-expires-at',"
+        " round((headers ->> 'relaybox-deliver-after')::numeric - extract(epoch from sent_at), -1)::integer,"
+        " round((headers ->> 'relaybox-expires-at')::numeric - extract(epoch from sent_at), -1)::integer,"
+        " to_timestamp((headers ->> 'relaybox-deliver-after')::numeric) = %s, to_timestamp((headers ->> 'relaybox-expires-at')::numeric) = %s"
+        " from relaybox.outbox order by seq",
+        moment,
+        moment,
+    )
+    until = round((moment - datetime.now(UTC)).total_seconds())
+    exact = {row[0]: row[4:] for row in rows}
+    assert exact == {
+        "a": (True, None),
+        "b": (False, False),
+        "c": (False, True),
+        "d": (False, True),
+        "e": (None, False),
+        "f": (True, None),
+    }
+    spans = {row[0]: row[2:4] for row in rows}
+    assert (spans["b"], spans["e"][1], spans["c"][0], spans["d"][0]) == ((3600, 7200), 3600, -3600, 3600)
+    assert abs(spans["a"][0] - until) <= 60
+    assert {row[0]: row[1] for row in rows} == {"a": {}, "b": {"n": 1}, "c": {}, "d": {"n": 1}, "e": {}, "f": {}}
 
 
 @with_each_library

@@ -153,6 +153,26 @@ def test_a_batch_wakes_a_consumer_of_each_library(shop: World, library: Library,
 
 
 @with_each_library
+@pytest.mark.parametrize("delayed", ["hold", "pass"])
+def test_a_consumer_of_each_library_wakes_up_when_a_message_is_due(
+    world: World, library: Library, rests: Rests, delayed: str
+) -> None:
+    """Nobody notifies then: the store says how long to rest."""
+    world.query(STORE, "select relaybox.subscribe('billing', 'flights', 'latest', delayed => %s)", delayed)
+    with working(library) as worker:
+        begin_rest(rests)
+        world.query(
+            "airline",
+            "insert into relaybox.outbox (topic, sender, payload, headers) values ('flights', 'UA', 'late',"
+            " jsonb_build_object('relaybox-deliver-after', extract(epoch from clock_timestamp()) + 3))",
+        )
+        world.transfer()
+        assert worker.next() == "late"
+    assert min(rests) <= 3.1
+    assert world.value(STORE, "select relaybox_internal.due_at(headers) <= clock_timestamp() from relaybox_internal.log")
+
+
+@with_each_library
 @pytest.mark.parametrize("moment", ["before it listens", "before it asks how long", "before it waits"])
 def test_what_is_delivered_on_the_way_to_the_rest_ends_it(
     shop: World, library: Library, rests: Rests, monkeypatch: pytest.MonkeyPatch, moment: str

@@ -76,6 +76,10 @@ TIMES_OF_CONSUMERS |= {"begin_range.sql": "when a range was read; its rate is a 
 TIMES_OF_CONSUMERS |= {
     "set_aside_expired.sql": "a step of the clock sets a message aside early or late; the dead letter keeps it, and can be redriven"
 }
+TIMES_OF_CONSUMERS |= dict.fromkeys(
+    ("rest_until_due.sql", "lag.sql", "trace_delay.sql", "pass_delayed.sql"),
+    "whether a delayed message is due is asked of the clock by each fetch: a step gives it early or late, and what was given stays given",
+)
 TIMES_OF_CONSUMERS |= {"start_at_time.sql": "a start in the future is refused; an earlier one is found by what was recorded"}
 TIMES_OF_CONSUMERS |= {
     "finish_attach.sql": "a step of the clock has what came back detached again early or late: nothing is lost"

@@ -40,6 +40,7 @@ ALLOWED = (
     "select relaybox.subscribe('ended', 'flights', '9')",
     "select relaybox.subscribe('fresh', 'flights')",
     "select relaybox.fetch_one_at_a_time('billing', 'why')",
+    "select relaybox.change_delayed('billing', 'pass', 'why')",
     "select relaybox.drop_dead_letter((select min(dead_letter_id) from relaybox.dead_letters where state = 'open'), 'why')",
     "select relaybox.unsubscribe('billing', 'why')",
 )

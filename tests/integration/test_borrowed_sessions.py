@@ -29,6 +29,7 @@ CONSUMER_CALLS = (
     "select relaybox.redrive('victims', 'why')",
     "select relaybox.cancel_replay('victims', 'why')",
     "select relaybox.fetch_one_at_a_time('victims', 'why')",
+    "select relaybox.change_delayed('victims', 'pass', 'why')",
     "select relaybox.drop_dead_letter(1, 'why')",
     "select relaybox.unsubscribe('victims')",
     "select relaybox.subscribe('victims', 'flights')",

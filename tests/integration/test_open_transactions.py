@@ -22,6 +22,7 @@ CALLS = {
     "ack": FETCHED.format(name="ack", call="ack('ack', m.stream_position, m.token)"),
     "begin_query": f"select relaybox.begin_query('begin_query', 'flights', 1, '{QUERY}')",
     "cancel_replay": "select relaybox.cancel_replay('cancel_replay', 'why')",
+    "change_delayed": "select relaybox.change_delayed('change_delayed', 'pass', 'why')",
     "clear_endpoint_failure": "select relaybox.clear_endpoint_failure('clear_endpoint_failure')",
     "detached_files": "select count(*) from relaybox.detached_files('flights', '/files')",
     "drop_dead_letter": "select relaybox.drop_dead_letter(dead_letter_id, 'why') from relaybox.dead_letters where subscription = 'drop_dead_letter'",

@@ -113,11 +113,11 @@ class Library:
     async def put_once(self, session: Any, *given: Any, **options: Any) -> Any:
         return await aio.put_once(session, *given, **options) if self.is_async else outbox.put_once(session, *given, **options)
 
-    async def causal_put(self, session: Any, sender: str, *given: Any) -> Any:
+    async def causal_put(self, session: Any, sender: str, *given: Any, **options: Any) -> Any:
         return (
-            await aio.CausalSender(sender).put(session, *given)
+            await aio.CausalSender(sender).put(session, *given, **options)
             if self.is_async
-            else outbox.CausalSender(sender).put(session, *given)
+            else outbox.CausalSender(sender).put(session, *given, **options)
         )
 
     async def consume(

@@ -29,6 +29,7 @@ CALLS = (
     "select relaybox.replay('{0}', 'earliest', 'why', dry_run => true)",
     "select relaybox.cancel_replay('{0}', 'why')",
     "select relaybox.fetch_one_at_a_time('{0}', 'why')",
+    "select relaybox.change_delayed('{0}', 'pass', 'why')",
     "select relaybox.unsubscribe('{0}', 'why')",
 )
 

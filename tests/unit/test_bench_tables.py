@@ -116,7 +116,7 @@ def _latency(console: Console) -> None:
 def _waiting(console: Console) -> None:
     figures = waiting.WaitingFigures((0.4, 11.111), 0.1234)
     waiting.print_report(
-        waiting.WaitingReport(600.5, {}, (1.0, 2.0), dict.fromkeys((*LIBRARIES, waiting.POLLS), figures)), console
+        waiting.WaitingReport(600.5, None, {}, (1.0, 2.0), dict.fromkeys((*LIBRARIES, waiting.POLLS), figures)), console
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from relaybox.clients.rows import one_row_async
+from relaybox.message_times import MessageTime
 from relaybox.outbox import Clock, Draft, Payload, PutSteps, SenderClock, put_once_steps, put_steps
 
 Result = TypeVar("Result")
@@ -24,16 +25,20 @@ async def put(
     index: int | None = None,
     epoch: int | None = None,
     clock: Clock | None = None,
+    deliver_after: MessageTime | None = None,
+    expires_at: MessageTime | None = None,
 ) -> UUID:
     """relaybox.outbox.put in the open transaction of an AsyncSession, an AsyncConnection, or a connection of asyncpg.
 
     Raises:
-        ValueError: an epoch without an index.
-        TypeError: the session is of none of these kinds.
+        ValueError: an epoch without an index; a time without a time zone, or also in the headers.
+        TypeError: the session is of none of these kinds, or a time is neither a datetime nor a timedelta.
         the library's own error: what the outbox refuses. The constraint's name is the reason; the transaction is to be rolled back.
     """
     numbers: dict[str, Any] = {"index": index, "epoch": epoch, "clock": clock}
-    return await _run(session, put_steps(topic, sender, payload, key=key, headers=headers, message_id=message_id, **numbers))
+    times: dict[str, Any] = {"deliver_after": deliver_after, "expires_at": expires_at}
+    steps = put_steps(topic, sender, payload, key=key, headers=headers, message_id=message_id, **numbers, **times)
+    return await _run(session, steps)
 
 
 async def put_once(session: Any, sender: str, put_key: str, drafts: Sequence[Draft], *, numbered: bool = False) -> bool:
@@ -53,12 +58,16 @@ class CausalSender(SenderClock):
         key: str | None = None,
         headers: Mapping[str, Any] | None = None,
         message_id: UUID | None = None,
+        deliver_after: MessageTime | None = None,
+        expires_at: MessageTime | None = None,
     ) -> UUID:
         """Sends a message that comes after everything delivered so far, numbered by relaybox.next_index().
 
         From here on other transactions of this sender wait until the caller's ends; if it is rolled back, the number is free again.
         """
-        return await _run(session, self.put_steps(topic, payload, key=key, headers=headers, message_id=message_id))
+        times: dict[str, Any] = {"deliver_after": deliver_after, "expires_at": expires_at}
+        steps = self.put_steps(topic, payload, key=key, headers=headers, message_id=message_id, **times)
+        return await _run(session, steps)
 
 
 async def _run(session: Any, steps: PutSteps[Result]) -> Result:

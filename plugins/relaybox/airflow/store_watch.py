@@ -189,10 +189,14 @@ WORK_OF_HOPS = _question(
 WORK_OF_SUBSCRIPTIONS = _question(
     "relaybox subscription watch",
     """
-    select
-        s.subscription, s.stream_positions_behind > 0,
-        s.leased_lanes >= (select count(*) from unnest(s.lane_stream_positions) p where p < s.last_stream_position)
+    select s.subscription, w.lanes > 0, s.leased_lanes >= w.lanes
     from relaybox.subscriptions s
+    cross join lateral (
+        select greatest(
+            (select count(*) from unnest(s.lane_stream_positions) p where p < s.last_stream_position) - s.held_lanes,
+            case when s.delayed_messages > 0 and s.due_at <= clock_timestamp() then 1 else 0 end
+        ) as lanes
+    ) w
     """,
 )
-"""What waits for each subscription. It has its driver if as many lanes are leased as are behind."""
+"""What waits for each subscription. It has its driver if as many lanes are leased as are behind. What is not due does not wait."""

@@ -270,6 +270,10 @@ def bench_waiting(
     idle_seconds: Annotated[
         float, typer.Option("--idle-seconds", min=1, help="Measure the CPU while nothing comes for this long.")
     ] = 20.0,
+    delay_seconds: Annotated[
+        float | None,
+        typer.Option("--delay-seconds", min=0.1, help="Delay each message, and measure from when it is due.", show_default=False),
+    ] = None,
     libraries: Annotated[
         list[str] | None,
         typer.Option(
@@ -284,10 +288,13 @@ def bench_waiting(
     Examples:
       relaybox bench waiting --json waiting.json
       relaybox bench waiting --samples 20 --idle-seconds 5 --library psycopg --library asyncpg
+      relaybox bench waiting --samples 50 --delay-seconds 0.5
     """
     from relaybox.local.bench.waiting import run_bench_waiting
 
-    run_bench_waiting(samples=samples, idle_seconds=idle_seconds, libraries=libraries, json_path=json_path)
+    run_bench_waiting(
+        samples=samples, idle_seconds=idle_seconds, delay_seconds=delay_seconds, libraries=libraries, json_path=json_path
+    )
 
 
 @commands.command("sinks")

@@ -33,7 +33,9 @@ def list_(
     subscription: Annotated[
         str | None, typer.Option("--subscription", help="Only of this subscription.", show_default=False)
     ] = None,
-    settled: Annotated[bool, typer.Option("--all", help="Include redriven and dropped dead letters.")] = False,
+    settled: Annotated[
+        bool, typer.Option("--all", help="Include redriven and dropped dead letters, and delayed messages.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List dead letters of consumers and of streams.
@@ -47,9 +49,9 @@ def list_(
     """
     from relaybox.cli.terminal.dead_letters import show_dead_letters
     from relaybox.documents.dead_letters import DeadLettersDocument
-    from relaybox.subscriptions.subscriptions import OPEN_STATES, list_dead_letters
+    from relaybox.subscriptions.subscriptions import DELAYED, OPEN_STATES, list_dead_letters
 
-    states = (*OPEN_STATES, "redriven", "dropped") if settled else OPEN_STATES
+    states = (*OPEN_STATES, "redriven", "dropped", DELAYED) if settled else OPEN_STATES
     list_each(
         context.obj,
         store,

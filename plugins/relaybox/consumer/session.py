@@ -85,7 +85,7 @@ select
     lane, stream_positions_behind, case when leased_until > clock_timestamp() then worker end,
     case when leased_until > clock_timestamp() then leased_until end
 from relaybox.lag(cast({subscription} as text))
-where stream_positions_behind > 0 and (cast({lane} as integer) is null or lane = cast({lane} as integer))
+where stream_positions_behind > 0 and not is_held and (cast({lane} as integer) is null or lane = cast({lane} as integer))
 """
 
 

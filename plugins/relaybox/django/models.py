@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db import connections, models, router, transaction
 
 from relaybox import outbox as sending
+from relaybox.message_times import MessageTime
 
 
 def new_message_id() -> UUID:
@@ -59,6 +60,8 @@ class Outbox(models.Model):
         index: int | None = None,
         epoch: int | None = None,
         clock: sending.Clock | None = None,
+        deliver_after: MessageTime | None = None,
+        expires_at: MessageTime | None = None,
         using: str | None = None,
     ) -> UUID:
         """relaybox.outbox.put within transaction.atomic, whose commit decides whether the message exists.
@@ -73,6 +76,8 @@ class Outbox(models.Model):
             index: see there.
             epoch: see there.
             clock: see there.
+            deliver_after: see there.
+            expires_at: see there.
             using: the database; by default the one that the router gives for writing this model.
 
         Raises:
@@ -91,6 +96,8 @@ class Outbox(models.Model):
             index=index,
             epoch=epoch,
             clock=clock,
+            deliver_after=deliver_after,
+            expires_at=expires_at,
         )
 
     @classmethod

@@ -46,6 +46,16 @@ class SubscriptionDocument(Document):
     """Of the dead letters that need a decision."""
     detached_stream_positions: int
     """Stream positions that it has not read and that are in files: `relaybox attach` brings them back."""
+    delayed: str
+    """hold, pass or ignore: what becomes of the messages behind one that is not due."""
+    held_lanes: int
+    """Lanes that wait until a delayed message is due."""
+    delayed_messages: int
+    """Messages that were passed, and come when they are due."""
+    due_at: Time | None
+    """When the next of both is due, as the newest fetches found; null: none is known."""
+    delayed_stream_positions: list[int]
+    """Of the messages that were passed and are not acknowledged."""
 
 
 class SubscriptionsDocument(Document):

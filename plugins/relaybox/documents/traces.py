@@ -63,6 +63,13 @@ class DerivedMessages(Document):
     """Of those that this message alone caused, as far as the outbox has them; at most 20."""
 
 
+class DelayDocument(Document):
+    """A subscription that waits until a delayed message is due, as its newest fetch found."""
+
+    subscription: str
+    due_at: Time
+
+
 class StreamDelivery(Document):
     """A message in the stream of the store where a hop arrives."""
 
@@ -79,6 +86,8 @@ class StreamDelivery(Document):
     waits_for: list[AwaitedIndexes]
     derived: list[DerivedMessages]
     """What derivations of this store made of it."""
+    not_due: list[DelayDocument]
+    """The subscriptions that wait until it is due."""
 
 
 class HopTraceDocument(Document):

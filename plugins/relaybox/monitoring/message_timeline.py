@@ -116,8 +116,11 @@ def _decided(delivered: DeliveryTrace) -> str:
     """What a store decided about a message."""
     original = "an earlier message" if delivered.duplicate_of is None else f"position {delivered.duplicate_of:,}"
     wanted = ", ".join(f"index {_indexes(one.first_index, one.last_index)} of {one.sender}" for one in delivered.waits_for)
+    not_due = "".join(f"; not due until {_time(one.due_at)} for subscription {one.subscription}" for one in delivered.not_due)
     return {
-        DeliveryState.DELIVERED: f"delivered at stream position {delivered.stream_position or 0:,} of stream {delivered.stream}",
+        DeliveryState.DELIVERED: (
+            f"delivered at stream position {delivered.stream_position or 0:,} of stream {delivered.stream}{not_due}"
+        ),
         DeliveryState.DUPLICATE: f"dropped: a duplicate of {original}",
         DeliveryState.SET_ASIDE: f"set aside: {delivered.reason}",
         DeliveryState.HELD: f"held: waits for {wanted or 'an earlier message that waits itself'}",
@@ -126,6 +129,10 @@ def _decided(delivered: DeliveryTrace) -> str:
         DeliveryState.DROPPED: "decided on, and no longer kept",
         DeliveryState.LOST: "neither delivered nor refused. Run: relaybox verify",
     }[delivered.delivery_state]
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 def _indexes(first: int, last: int) -> str:

@@ -113,6 +113,14 @@ class DerivedTrace:
 
 
 @dataclass(frozen=True)
+class DelayTrace:
+    """A subscription that waits until a delayed message is due, as its newest fetch found."""
+
+    subscription: str
+    due_at: datetime
+
+
+@dataclass(frozen=True)
 class DeliveryTrace:
     """A message in the stream of the store where a hop arrives.
 
@@ -123,6 +131,7 @@ class DeliveryTrace:
         decided_at: None while nothing is decided.
         waits_for: of a held message.
         derived: what derivations of this store made of it.
+        not_due: the subscriptions that wait until it is due.
     """
 
     stream: str
@@ -134,6 +143,7 @@ class DeliveryTrace:
     decided_at: datetime | None
     waits_for: tuple[MissingIndexes, ...]
     derived: tuple[DerivedTrace, ...] = ()
+    not_due: tuple[DelayTrace, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -367,7 +377,10 @@ def _trace_delivery(stores: _Stores, hop: Hop, log_position: int) -> DeliveryTra
     awaited = tuple(MissingIndexes(**one) for one in row.waits_for or ())
     derived = () if row.stream_position is None else _trace_derived(stores, hop.destination, row.stream, row.stream_position)
     state = DeliveryState(row.delivery_state)
-    return DeliveryTrace(**{**row._asdict(), "delivery_state": state, "waits_for": awaited, "derived": derived})
+    not_due = tuple(DelayTrace(one["subscription"], datetime.fromisoformat(one["due_at"])) for one in row.not_due or ())
+    return DeliveryTrace(
+        **{**row._asdict(), "delivery_state": state, "waits_for": awaited, "derived": derived, "not_due": not_due}
+    )
 
 
 def _trace_cause(stores: _Stores, store: Store, sent: SentTrace) -> CauseTrace | None:

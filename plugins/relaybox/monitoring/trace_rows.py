@@ -62,6 +62,13 @@ class AwaitedFields(TypedDict):
     last_index: int
 
 
+class DelayFields(TypedDict):
+    """DelayTrace as JSON."""
+
+    subscription: str
+    due_at: str
+
+
 class DeliveryRow(NamedTuple):
     """A Delivered as trace_delivery.sql gives it."""
 
@@ -73,6 +80,7 @@ class DeliveryRow(NamedTuple):
     reason: str | None
     decided_at: datetime | None
     waits_for: list[AwaitedFields] | None
+    not_due: list[DelayFields] | None
 
 
 class CauseRow(NamedTuple):

@@ -98,10 +98,13 @@ def _restore(session: StoreSession, one: Mapping[str, Any], doubt: str | None) -
         "relaybox.subscribe",
         *(one["subscription"], one["topic"] or one["stream"], "earliest", one["lanes"], one["lane_by"], one["nack_limit"]),
         *(one["crash_limit"], one["hold_sender"], one["retry_seconds"], one["lease_seconds"]),
+        one.get("delayed", "hold"),  # a file of an earlier version has no such key
     )
     if doubt is None:
         for lane, done_stream_position in enumerate(one["lane_stream_positions"], start=1):
             session.call("relaybox_internal.restore_cursor", one["subscription"], lane, done_stream_position)
+        if delayed := one.get("delayed_stream_positions"):
+            session.call("relaybox_internal.restore_delayed", one["subscription"], delayed)
         first_stream_position = max(first_stream_position, min(one["lane_stream_positions"]) + 1)
     return RestoredSubscription(
         one["subscription"], one["stream"], first_stream_position, doubt, tuple(one["dead_letter_stream_positions"])

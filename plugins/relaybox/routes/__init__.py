@@ -169,6 +169,7 @@ added, at the end. Paths begin at the folder of this file. See docs/contracts.md
 | `lanes` | 1 | 1 to 64: messages that are under way at once |
 | `lane_by` | `sender` | `sender` or `key`: whose order is kept |
 | `hold_sender` | false | true: later messages of a sender wait behind its dead letter |
+| `delayed` | `hold` | `hold`, `pass` or `ignore`: what becomes of the messages behind one that is not due |
 | `nack_limit` | 5 | 1 to 1000: so many refusals make a message a dead letter |
 | `retry_seconds` | 30 | 0 to 86400: between two attempts at a message that the endpoint refused |
 | `messages_per_second` | null | 0.1 to 100000: of one process, at most; null: no limit |

@@ -236,6 +236,7 @@ class Sink:
         lanes: this many messages at once, at most.
         lane_by: sender or key: what keeps its order.
         hold_sender: later messages of a sender wait behind its dead letter.
+        delayed: hold, pass or ignore: what becomes of the messages behind one that is not due.
         nack_limit: refusals of a message after which it is a dead letter.
         retry_seconds: between two attempts at a message that the endpoint refused.
         messages_per_second: at most, of all lanes of a process; None: no limit.
@@ -253,6 +254,7 @@ class Sink:
     lanes: int
     lane_by: str
     hold_sender: bool
+    delayed: str
     nack_limit: int
     retry_seconds: int
     messages_per_second: float | None

@@ -53,6 +53,7 @@ from relaybox.routes.problems import Location, Problem, report, show, show_name,
 from relaybox.routes.schema_rules import schema_contradictions
 from relaybox.routes.sink_rules import (
     CLOUDEVENTS_MODES,
+    DELAYED_WAYS,
     KAFKA_KEYS,
     LANE_KEYS,
     RECORD_KEYS,
@@ -236,6 +237,7 @@ Text = Annotated[
 StoppedConsumer = Annotated[str, _named_one_of(STOPPED_CONSUMERS)]
 DeployMode = Annotated[str, _named_one_of(DEPLOY_MODES)]
 LaneKey = Annotated[str, _named_one_of(LANE_KEYS)]
+DelayedWay = Annotated[str, _named_one_of(DELAYED_WAYS)]
 RecordKey = Annotated[str, _named_one_of(RECORD_KEYS)]
 CloudEventsMode = Annotated[str, _named_one_of(CLOUDEVENTS_MODES)]
 Secret = Annotated[str, _text(WHERE_SECRETS_ARE, WHERE_SECRETS_ARE_RULE)]
@@ -444,6 +446,7 @@ class SinkRules(_Rules):
     lanes: int = _whole_number(1, 1, 64)
     lane_by: LaneKey = "sender"
     hold_sender: bool = Field(default=False, description="true or false")
+    delayed: DelayedWay = "hold"
     nack_limit: int = _whole_number(5, 1, 1_000)
     retry_seconds: int = _whole_number(30, 0, _DAY_SECONDS)
     messages_per_second: float | None = Field(default=None, ge=0.1, le=100_000, description="a number from 0.1 to 100000")

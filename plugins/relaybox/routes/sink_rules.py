@@ -19,6 +19,7 @@ SINK_KEYS = (
     "lanes",
     "lane_by",
     "hold_sender",
+    "delayed",
     "nack_limit",
     "retry_seconds",
     "messages_per_second",
@@ -50,6 +51,7 @@ KAFKA_KEYS = (
     *SINK_KEYS,
 )
 LANE_KEYS = ("sender", "key")
+DELAYED_WAYS = ("hold", "pass", "ignore")
 RECORD_KEYS = ("sender", "key")
 CLOUDEVENTS_MODES = ("none", "binary", "structured")
 
@@ -145,6 +147,9 @@ def sink_contradictions(
         if isinstance(url, str) and url.startswith("http://") and plain_http is not True:
             text = "a URL without TLS: others on the way can read and change what is sent"
             yield Problem((section, name, "url"), f"{text}; expected https://, or plain_http: true beside it")
+        if _member(sink, "delayed") == "pass" and _member(sink, "hold_sender") is True:
+            text = "got pass: later messages of a sender before its delayed one; expected hold or ignore beside hold_sender: true"
+            yield Problem((section, name, "delayed"), text)
         connect, total = _member(sink, "connect_seconds"), _member(sink, "total_seconds")
         if type(connect) is int and type(total) is int and total < connect:
             yield Problem((section, name, "total_seconds"), f"got {total}; expected at least connect_seconds, which is {connect}")

@@ -27,6 +27,7 @@ class _Subscription(NamedTuple):
     hold_sender: bool
     retry_seconds: int
     lease_seconds: int
+    delayed: str
 
 
 class _End(NamedTuple):
@@ -63,14 +64,15 @@ def subscribe_sink(sink: Sink, engine: Engine, *, begin_anew: bool = False) -> N
 
 
 _SUBSCRIPTION = """
-select stream, topic, lanes, lane_by, nack_limit, hold_sender, retry_seconds, lease_seconds
+select stream, topic, lanes, lane_by, nack_limit, hold_sender, retry_seconds, lease_seconds, delayed
 from relaybox.subscriptions where subscription = {subscription}
 """
 _SUBSCRIBE = """
 select relaybox.subscribe(
     cast({subscription} as text), cast({source} as text), cast({start} as text), lanes => cast({lanes} as integer),
     lane_by => cast({lane_by} as text), nack_limit => cast({nack_limit} as integer), hold_sender => cast({hold_sender} as boolean),
-    retry_seconds => cast({retry_seconds} as integer), lease_seconds => cast({lease_seconds} as integer)
+    retry_seconds => cast({retry_seconds} as integer), lease_seconds => cast({lease_seconds} as integer),
+    delayed => cast({delayed} as text)
 )
 """
 _END = """
@@ -90,6 +92,7 @@ def _subscribe(session: SinkSession, sink: Sink) -> None:
         "hold_sender": sink.hold_sender,
         "retry_seconds": sink.retry_seconds,
         "lease_seconds": sink.lease_seconds,
+        "delayed": sink.delayed,
     }
     try:
         made = drive(session.one(_SUBSCRIBE, values, "subscribing"))
@@ -124,6 +127,7 @@ def _refuse_difference(sink: Sink, found: _Subscription) -> None:
         "nack_limit": sink.nack_limit,
         "hold_sender": sink.hold_sender,
         "retry_seconds": sink.retry_seconds,
+        "delayed": sink.delayed,
     }
     differences = [
         f"{key} {_show(value)}, the store {_show(getattr(found, key))}"
@@ -139,7 +143,8 @@ def _refuse_difference(sink: Sink, found: _Subscription) -> None:
             f"{sink.kind} {sink.name}: relaybox.yaml differs from subscription {sink.subscription} in store {sink.store.name}: "
             f"relaybox.yaml has {'; '.join(differences)}.",
             next_step=(
-                "Write into relaybox.yaml what the store has. Or, to change it: note the done_stream_position of `relaybox "
+                "Write into relaybox.yaml what the store has. Or, to change delayed alone: select relaybox.change_delayed("
+                f"'{sink.subscription}', '{sink.delayed}', 'REASON'). Or, to change more: note the done_stream_position of `relaybox "
                 f"subscriptions`, run select relaybox.unsubscribe('{sink.subscription}', 'REASON'), write the next stream position "
                 f"as start, and run: relaybox {sink.kind} run {shlex.quote(sink.name)} --begin-anew"
             ),

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from relaybox.stores.sessions import StoreSession
 
 OPEN_STATES = ("open", "redriving")
+DELAYED = "delayed"
+"""State of a message that was passed since it was not due: no dead letter. Its reason is the same word, also while it is given."""
 
 WHOLE_PAYLOAD = 2**25
 """More characters than the 16 MiB that a payload may have are in base64."""
@@ -38,7 +40,14 @@ LISTING = """
         s.stream_positions_behind, s.replaying,
         s.leased_lanes, s.dead_letters, s.moved_at, s.lane_by, s.nack_limit, s.crash_limit, s.hold_sender, s.retry_seconds,
         s.lease_seconds, s.lane_stream_positions, d.message_id as done_message_id, s.dead_letter_stream_positions,
-        s.detached_stream_positions
+        s.detached_stream_positions, s.delayed, s.held_lanes, s.delayed_messages, s.due_at,
+        array(
+            select d.stream_position from relaybox_internal.subscription n
+            join relaybox_internal.dead_letter d on d.subscription_id = n.subscription_id
+            where n.subscription = s.subscription and n.ended_at is null
+                and d.state in ('delayed', 'redriving') and d.reason = 'delayed'
+            order by d.stream_position
+        ) as delayed_stream_positions
     from listed s
     left join done d on d.stream = s.stream and d.done_stream_position = s.done_stream_position
     order by s.subscription
@@ -55,6 +64,11 @@ class SubscriptionStatus:
         done_message_id: of the message at `done_stream_position`; None where there is none, or where it is no longer kept.
         dead_letter_stream_positions: of the dead letters that wait for a decision.
         detached_stream_positions: stream positions that it has not read and that are in files: `relaybox attach` brings them back.
+        delayed: hold, pass or ignore: what becomes of the messages behind one that is not due.
+        held_lanes: lanes that wait until a delayed message is due.
+        delayed_messages: messages that were passed, and come when they are due.
+        due_at: when the next of both is due, as the newest fetches found; None: none is known.
+        delayed_stream_positions: of the messages that were passed and are not acknowledged.
     """
 
     store: str
@@ -80,6 +94,11 @@ class SubscriptionStatus:
     done_message_id: str | None
     dead_letter_stream_positions: list[int]
     detached_stream_positions: int
+    delayed: str
+    held_lanes: int
+    delayed_messages: int
+    due_at: datetime | None
+    delayed_stream_positions: list[int]
 
 
 @dataclass(frozen=True)
@@ -266,7 +285,8 @@ def list_dead_letters(
         from relaybox.dead_letters
         where case when %(dead_letter_id)s::bigint is not null then dead_letter_id = %(dead_letter_id)s
             else state = any(%(states)s) and (%(subscription)s::text is null or subscription = %(subscription)s)
-                and (%(stream)s::text is null or stream = %(stream)s) end
+                and (%(stream)s::text is null or stream = %(stream)s)
+                and (reason <> 'delayed' or 'delayed' = any(%(states)s)) end
         order by dead_letter_id limit %(limit)s
     """
     asked = {

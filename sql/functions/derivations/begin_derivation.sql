@@ -51,7 +51,8 @@ begin
         format('derive.%s.v%s', route_, version_), stream_,
         coalesce(start_, (reached + 1)::text, 'earliest'),
         nack_limit => 1,
-        crash_limit => 2147483647 -- an attempt that is killed says nothing about its messages
+        crash_limit => 2147483647, -- an attempt that is killed says nothing about its messages
+        delayed => 'ignore' -- derived messages have headers of their own
     );
     insert into relaybox_internal.derivation (
         route, version, subscription_id, source_name, source_digest

@@ -33,7 +33,7 @@ as $$
             select min(d.stream_position) as stream_position
             from relaybox_internal.dead_letter d
             where d.subscription_id = c.subscription_id and d.lane = c.lane
-                and d.state in ('open', 'redriving') and not d.acknowledged_before
+                and d.state in ('open', 'redriving', 'delayed') and not d.acknowledged_before
         ) dead_letter
         where n.subscription = any(subscriptions) and n.stream_id = stream_id_
             and n.ended_at is null and n.replay_of is null

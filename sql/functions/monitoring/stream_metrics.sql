@@ -56,6 +56,7 @@ as $$
         ('relaybox_dead_letters', (
             select count(*) from relaybox_internal.dead_letter d
             where d.stream_id = s.stream_id and d.state in ('open', 'redriving')
+                and d.reason <> 'delayed'
         ))
     ) m (metric, value)
 $$;

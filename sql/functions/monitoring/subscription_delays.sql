@@ -1,5 +1,6 @@
 -- For each open subscription: how many stream positions its lanes and its slowest lane are behind,
--- and for how many seconds the oldest message has waited. waiting_seconds is null if none waits.
+-- and for how many seconds the oldest message has waited. waiting_seconds is null if none waits. A
+-- delayed message waits from when it is due, and those behind it in its lane with it.
 create or replace function relaybox_internal.subscription_delays()
 returns table (
     subscription text, stream text, stream_id integer,
@@ -11,8 +12,8 @@ as $$
     -- Many lanes have the same stream position: the decision after it is looked up once.
     lanes as (
         select
-            u.subscription_id, u.subscription, u.stream_id, c.done_stream_position,
-            count(*) as lane_count,
+            u.subscription_id, u.subscription, u.stream_id, c.done_stream_position, c.due_at,
+            count(*) as lane_count, min(passed.due_at) as passed_due_at,
             -- a time in the future is of a clock that was ahead
             min(c.moved_at) filter (where c.moved_at <= now()) as moved_at,
             greatest(
@@ -22,9 +23,14 @@ as $$
         from relaybox_internal.subscription u
         join relaybox_internal.stream s on s.stream_id = u.stream_id
         join relaybox_internal.lane_cursors c on c.subscription_id = u.subscription_id
+        cross join lateral (
+            select min(d.due_at) as due_at from relaybox_internal.dead_letter d
+            where s.has_delay and d.subscription_id = c.subscription_id and d.lane = c.lane
+                and d.state = 'delayed'
+        ) passed
         where u.ended_at is null
         group by
-            u.subscription_id, u.subscription, u.stream_id, c.done_stream_position,
+            u.subscription_id, u.subscription, u.stream_id, c.done_stream_position, c.due_at,
             s.last_stream_position
     ),
     waiting as (
@@ -46,11 +52,14 @@ as $$
         l.subscription, s.stream, s.stream_id,
         sum(l.stream_positions_behind * l.lane_count),
         max(l.stream_positions_behind),
-        max(
-            case when l.stream_positions_behind > 0
-                then extract(epoch from now() - greatest(w.since, l.moved_at))
+        max(greatest(
+            case when l.stream_positions_behind > 0 and (l.due_at > now()) is not true
+                then extract(epoch from now() - greatest(w.since, l.moved_at, l.due_at))
+            end,
+            case when l.passed_due_at <= now()
+                then extract(epoch from now() - greatest(l.passed_due_at, l.moved_at))
             end
-        )
+        ))
     from lanes l
     join relaybox_internal.stream s on s.stream_id = l.stream_id
     left join waiting w

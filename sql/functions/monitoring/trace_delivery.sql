@@ -1,11 +1,12 @@
 -- The decision of a store about a position of a log: delivered at a stream position, a duplicate of
 -- an earlier position, set aside, held, stalled (it waits behind its stalled sender), dropped by
 -- retention, lost, or undecided. No row: the hop's stream is not registered here. waits_for: what
--- must be delivered before a held message, [{sender, epoch, first_index, last_index}].
+-- must be delivered before a held message, [{sender, epoch, first_index, last_index}]. not_due: the
+-- subscriptions that found a delivered message delayed, [{subscription, due_at}].
 create or replace function relaybox_internal.trace_delivery(hop_name text, log_position_ bigint)
 returns table (
     stream text, delivery_order text, delivery_state text, stream_position bigint,
-    duplicate_of bigint, reason text, decided_at timestamptz, waits_for jsonb
+    duplicate_of bigint, reason text, decided_at timestamptz, waits_for jsonb, not_due jsonb
 )
 language sql stable
 as $$
@@ -28,7 +29,10 @@ as $$
         ),
         case when held.log_position is not null then relaybox_internal.trace_wait(
             l.stream_id, l.log_id, log_position_, held.sender_id, held.index
-        ) end
+        ) end,
+        case when s.has_delay and delivered.stream_position is not null
+            then relaybox_internal.trace_delay(l.stream_id, delivered.stream_position)
+        end
     from relaybox_internal.stream_log l
     join relaybox_internal.hop_in i on i.log_id = l.log_id
     join relaybox_internal.stream s on s.stream_id = l.stream_id

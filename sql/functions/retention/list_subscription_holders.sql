@@ -1,6 +1,6 @@
 -- The first position of a log that each subscription to its stream needs. has_stopped: this row is
--- of the lanes that have not moved for detach_after_seconds although messages wait for them, in a
--- log whose route detaches. An attach starts that time anew.
+-- of the lanes that have not moved for detach_after_seconds although messages wait for them, and are
+-- due, in a log whose route detaches. An attach starts that time anew.
 create or replace function relaybox_internal.list_subscription_holders(log_id_ integer)
 returns table (
     subscription text, needs_from bigint, since timestamptz, policy text, has_stopped boolean
@@ -22,7 +22,7 @@ as $$
     ), lane_behind as (
         select
             o.stream_id, o.stopped_consumer, n.subscription_id, n.subscription,
-            lane.done_stream_position,
+            lane.done_stream_position, lane.due_at,
             -- a time in the future is of a clock that was ahead
             greatest(
                 case when lane.moved_at <= now() then lane.moved_at end,
@@ -40,7 +40,7 @@ as $$
         select behind.*, exists (
             select from detaching d
             where greatest(
-                behind.active_at, d.attached_at,
+                behind.active_at, d.attached_at, behind.due_at,
                 relaybox_internal.delivered_after(behind.stream_id, behind.done_stream_position)
             ) < now() - make_interval(secs => d.after_seconds)
         ) as has_stopped

@@ -1,5 +1,6 @@
 -- The holders of a log, and the first position that each needs. kind: hop (a later hop has not
--- settled it), subscription (not acknowledged), dead letter (open), window (replay; 0: none is set,
+-- settled it), subscription (not acknowledged), dead letter (open), delayed message (passed, and not
+-- acknowledged), window (replay; 0: none is set,
 -- everything is kept), deduplication (message_id_window); of the log's stream: held, stalled,
 -- undecided, newest (the segments of the last position and of the last stream position stay).
 -- detachable: the holder has stopped, and its route detaches what it needs.
@@ -39,7 +40,17 @@ as $$
             'dead letter', d.dead_letter_id::text, d.log_position, d.first_at,
             null, false
         from relaybox_internal.dead_letter d
-        where d.log_id = log_id_ and d.state in ('open', 'redriving')
+        where d.log_id = log_id_ and d.state in ('open', 'redriving') and d.reason <> 'delayed'
+        order by d.log_position limit 1
+    )
+    union all
+    (
+        select
+            'delayed message', format('%s of subscription %s', d.dead_letter_id, s.subscription),
+            d.log_position, d.first_at, null, false
+        from relaybox_internal.dead_letter d
+        join relaybox_internal.subscription s on s.subscription_id = d.subscription_id
+        where d.log_id = log_id_ and d.state in ('redriving', 'delayed') and d.reason = 'delayed'
         order by d.log_position limit 1
     )
     union all

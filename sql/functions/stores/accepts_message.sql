@@ -55,6 +55,15 @@ begin
             or pg_catalog.jsonb_path_exists(
                 headers, '$."relaybox-expires-at" ? (@ < 0 || @ > 253402300799)'
             ) then 'expires_at_is_seconds_since_1970'
+        when pg_catalog.jsonb_typeof(
+            headers operator(pg_catalog.->) 'relaybox-deliver-after'
+        ) operator(pg_catalog.<>) 'number'
+            or pg_catalog.jsonb_path_exists(
+                headers, '$."relaybox-deliver-after" ? (@ < 0 || @ > 253402300799)'
+            ) then 'deliver_after_is_seconds_since_1970'
+        when pg_catalog.jsonb_path_exists(
+            headers, '$ ? (@."relaybox-deliver-after" >= @."relaybox-expires-at")'
+        ) then 'deliver_after_is_before_expires_at'
         when pg_catalog.jsonb_path_exists(
             headers, 'strict $.**{64} ? (@.type() == "object" || @.type() == "array")'
         ) then 'headers_nest_at_most_64_levels'

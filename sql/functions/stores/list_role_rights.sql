@@ -103,7 +103,8 @@ function_rights (grantee, names) as (
         'next_index', 'next_indexes', 'record_partition', 'record_put', 'sender_epoch'
     ]),
     ('relaybox_consumer', array[
-        'ack', 'ack_query', 'begin_query', 'cancel_replay', 'clear_endpoint_failure',
+        'ack', 'ack_query', 'begin_query', 'cancel_replay', 'change_delayed',
+        'clear_endpoint_failure',
         'detached_files', 'drop_dead_letter', 'endpoint_failure', 'extend_lease', 'fetch',
         'fetch_one_at_a_time', 'lag', 'listen', 'my_quota', 'nack', 'read_detached', 'read_log',
         'read_stream', 'record_endpoint_failure', 'redrive', 'release', 'replay', 'rest_seconds',

@@ -1,6 +1,6 @@
 -- Counts the senders of a range of a log, a quarter of it per worker: the rows of each, whether its
--- indexes rise by one from row to row, and whether one of its messages may have an expiry. Reads in the order of positions: the indexes of each
--- sender are gathered as they come, and compared with what they must be. A worker's quarter is
+-- indexes rise by one from row to row, and whether one of its messages may expire, or be delayed. Reads
+-- in the order of positions: the indexes of each sender are gathered as they come, and compared with what they must be. A worker's quarter is
 -- never divided and nothing is sorted, since rows would lose their order. It is a statement of its
 -- own, whose result needs no order: a planner might otherwise sort by sender first, and sorts are
 -- not stable.
@@ -9,7 +9,8 @@ create or replace function relaybox_internal.count_quarters(
 )
 returns table (
     quarter integer, sender text, epoch integer, row_count bigint, first_index bigint,
-    last_index bigint, ascending boolean, first_sent_at timestamptz, has_expiry boolean
+    last_index bigint, ascending boolean, first_sent_at timestamptz, has_expiry boolean,
+    has_delay boolean
 )
 language plpgsql stable
 set enable_sort = off
@@ -30,7 +31,8 @@ declare
     one_quarter constant text := '
         select %s as quarter, l.sender, l.epoch, array_agg(l.index) as indexes,
             min(l.sent_at) as first_sent_at,
-            coalesce(bool_or(l.headers ? ''relaybox-expires-at''), false) as has_expiry
+            coalesce(bool_or(l.headers ? ''relaybox-expires-at''), false) as has_expiry,
+            coalesce(bool_or(l.headers ? ''relaybox-deliver-after''), false) as has_delay
         from (
             select m.sender, m.epoch, m.index, m.sent_at, m.headers from relaybox_internal.log m
             where m.log_id = $1 and m.log_position >= %s and m.log_position <= %s
@@ -44,9 +46,9 @@ begin
                     when a.ascending then a.indexes[1]
                     else (select min(i) from unnest(a.indexes) i)
                 end,
-                a.indexes[a.row_count], a.ascending, a.first_sent_at, a.has_expiry
+                a.indexes[a.row_count], a.ascending, a.first_sent_at, a.has_expiry, a.has_delay
             from (
-                select q.quarter, q.sender, q.epoch, q.indexes, q.first_sent_at, q.has_expiry,
+                select q.quarter, q.sender, q.epoch, q.indexes, q.first_sent_at, q.has_expiry, q.has_delay,
                     cardinality(q.indexes)::bigint as row_count,
                     q.indexes = array(
                         select least(q.indexes[1], 9223372036854775807 - cardinality(q.indexes)) + n

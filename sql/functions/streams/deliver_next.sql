@@ -16,6 +16,7 @@ declare
     needs_look boolean;
     is_in_order boolean;
     delivered_count bigint;
+    found_times record;
 begin
     perform relaybox_internal.require_writable_primary();
     set local synchronous_commit = on;
@@ -44,12 +45,17 @@ begin
         is_in_order := not stream_.recheck
             and not exists (select from pg_temp.decision_sender d where not d.is_in_order);
     end if;
-    if not stream_.has_expiry and relaybox_internal.brings_expiry(
-        log_id_, batch.first_position, batch.last_position
-    )
-    then
-        update relaybox_internal.stream s set has_expiry = true
-        where s.stream_id = stream_.stream_id;
+    if not (stream_.has_expiry and stream_.has_delay) then
+        select * into found_times from relaybox_internal.find_times(
+            log_id_, batch.first_position, batch.last_position, not stream_.has_expiry,
+            not stream_.has_delay
+        );
+        if found_times.has_expiry or found_times.has_delay then
+            update relaybox_internal.stream s set
+                has_expiry = s.has_expiry or found_times.has_expiry,
+                has_delay = s.has_delay or found_times.has_delay
+            where s.stream_id = stream_.stream_id;
+        end if;
     end if;
     if is_in_order then
         perform relaybox_internal.append_run(

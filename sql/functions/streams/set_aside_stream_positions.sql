@@ -1,6 +1,7 @@
 -- The stream positions of a range that a subscription's cursor does not return: set aside and not
 -- redriven since, or redriven and acknowledged in this pass before the cursor came there. A second
--- cursor does not return the dead letters of the subscription that it replays either.
+-- cursor does not return the dead letters of the subscription that it replays either, but for messages
+-- that this one passed: it reads history.
 create or replace function relaybox_internal.set_aside_stream_positions(
     subscription_ relaybox_internal.subscription, after_stream_position bigint,
     bound_stream_position bigint
@@ -16,5 +17,6 @@ as $$
                 d.state <> 'redriven' or d.given_ahead
                     and d.subscription_id = subscription_.subscription_id
             )
+            and (d.reason <> 'delayed' or d.subscription_id = subscription_.subscription_id)
     )
 $$;

@@ -13,6 +13,11 @@ declare
 begin
     perform relaybox_internal.require_fetched(cursor_, subscription_, stream_position_);
     if cursor_.redrive_stream_position is not null then
+        -- one that was passed leaves no trace, unless a replay put the cursor back before it
+        delete from relaybox_internal.dead_letter d
+        where d.subscription_id = cursor_.subscription_id and d.lane = cursor_.lane
+            and d.state = 'redriving' and d.reason = 'delayed'
+            and d.stream_position <= least(stream_position_, cursor_.done_stream_position);
         update relaybox_internal.dead_letter d set
             state = 'redriven', resolved_at = clock_timestamp(),
             given_ahead = d.stream_position > cursor_.done_stream_position

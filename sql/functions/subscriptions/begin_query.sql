@@ -27,7 +27,8 @@ begin
                         and s.dropped_stream_position < begin_query.first_stream_position
                 )
             )::text,
-            crash_limit => 2147483647 -- a query that is killed says nothing about its messages
+            crash_limit => 2147483647, -- a query that is killed says nothing about its messages
+            delayed => 'ignore'
         );
         update relaybox_internal.subscription s set query = begin_query.query
         where s.subscription = begin_query.subscription and s.ended_at is null;

@@ -1,5 +1,5 @@
 -- A locked lane's cursor after a fetch by a worker: what was fetched and not acknowledged comes
--- again, else redriven dead letters, else new messages. Its worker is null if there is nothing.
+-- again, else redriven dead letters and passed messages that are due, else new messages. Its worker is null if there is nothing.
 -- Writes dead letters, not the cursor. Raises RB034 if the next message is no longer kept, RB038 if
 -- it is detached.
 create or replace function relaybox_internal.choose_next(
@@ -34,6 +34,8 @@ begin
             if stream.has_expiry then
                 perform relaybox_internal.set_aside_expired(cursor_, subscription_, worker_);
             end if;
+        elsif stream.has_delay and stream.has_expiry then
+            perform relaybox_internal.set_aside_expired_passed(cursor_, asked_at);
         end if;
         cursor_ := relaybox_internal.refetch(cursor_, subscription_, worker_);
         if cursor_.redrive_stream_position is not null
@@ -43,6 +45,12 @@ begin
     end if;
     cursor_.worker := null;
     cursor_.leased_until := null;
+    if stream.has_delay then
+        perform relaybox_internal.give_due_messages(cursor_, max_count, asked_at);
+        if stream.has_expiry then
+            perform relaybox_internal.set_aside_expired_passed(cursor_, asked_at);
+        end if;
+    end if;
     select max(redriving.stream_position) into cursor_.redrive_stream_position from (
         select d.stream_position from relaybox_internal.dead_letter d
         where d.subscription_id = subscription_.subscription_id and d.lane = cursor_.lane

@@ -1,6 +1,7 @@
--- Gives up an open dead letter, of a stream or of a subscription; its message stays in the log. One
--- of an ended subscription may also be redriving: an earlier version left it so when it ended.
--- Letters that waited behind it are redriven, if the subscription has not ended. Locks the lane.
+-- Gives up an open dead letter, of a stream or of a subscription, or a delayed message; the message
+-- stays in the log. One of an ended subscription may also be redriving: an earlier version left it so
+-- when it ended. Letters that waited behind it are redriven, if the subscription has not ended. Locks
+-- the lane.
 create or replace function relaybox.drop_dead_letter(dead_letter_id bigint, reason text)
 returns void
 language plpgsql volatile security definer
@@ -32,7 +33,7 @@ begin
         state = 'dropped', resolved_at = clock_timestamp(), resolved_by = session_user,
         resolved_reason = drop_dead_letter.reason
     where d.dead_letter_id = drop_dead_letter.dead_letter_id
-        and (d.state = 'open' or d.state = 'redriving' and has_ended)
+        and (d.state in ('open', 'delayed') or d.state = 'redriving' and has_ended)
     returning * into dropped;
     if not found then
         perform relaybox_internal.refuse_dead_letter(drop_dead_letter.dead_letter_id);
@@ -75,7 +76,7 @@ $$;
 comment on function relaybox.drop_dead_letter(bigint, text) is
 'Gives up an open dead letter, of a stream or of a subscription. Its message stays in the log.
 Messages that waited behind it go on.
-`dead_letter_id`: one of relaybox.dead_letters.
+`dead_letter_id`: one of relaybox.dead_letters, also a delayed message that is not due.
 `reason`: recorded there and in relaybox.consumer_action.
 Errors: RB036 (no reason), RB037 (not open), RB040 (its subscription is bound to other
     roles).';

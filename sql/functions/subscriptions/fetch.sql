@@ -95,7 +95,8 @@ begin
         ) d
         join relaybox_internal.hop_in i on i.log_id = d.log_id
         where s.stream_id = stream_id_ and max_count >= 1
-            and not s.has_expiry -- find_new_messages() looks for expired messages
+            -- find_new_messages() looks for messages that are expired, or not due
+            and not s.has_expiry and not s.has_delay
             and case
                 when acked_stream_position is null then acked_token is null
                     and k.worker is null

@@ -1,8 +1,9 @@
 -- A locked lane's cursor, with nothing fetched, moved over its next messages: if there are any,
 -- fetched_stream_position is beyond done_stream_position. Fewer than max_count where one of them
--- may have killed its worker (suspect_rows), or where the rate of a replay allows no more. Writes
--- dead letters of expired messages and of senders that wait, not the cursor. Raises RB034 if the next message is no longer
--- kept, RB038 if it is detached.
+-- may have killed its worker (suspect_rows), or where the rate of a replay allows no more. Ends before
+-- a message that is not due, or passes it: due_at is when the next one is, if the lane is held. Writes
+-- dead letters of expired messages and of senders that wait, and the rows of passed messages, not the
+-- cursor. Raises RB034 if the next message is no longer kept, RB038 if it is detached.
 create or replace function relaybox_internal.find_new_messages(
     lane_cursor relaybox_internal.cursor, subscription relaybox_internal.subscription,
     stream relaybox_internal.stream, max_count bigint, asked_at timestamptz, worker text
@@ -18,7 +19,14 @@ declare
     saved_up_rows numeric; -- what the rate of the replay allows now; null: there is no limit
     found_messages record;
     unfetched relaybox_internal.cursor;
+    delayed_message record;
+    passed_count bigint;
+    scan_count bigint; -- of messages, those included that are passed; grows while all of them are
 begin
+    if lane_cursor.due_at > asked_at and subscription.delayed = 'hold' then
+        return lane_cursor; -- it is held, as an earlier fetch found
+    end if;
+    lane_cursor.due_at := null;
     if lane_cursor.done_stream_position >= through_stream_position then
         return lane_cursor;
     end if;
@@ -39,6 +47,7 @@ begin
             return lane_cursor;
         end if;
     end if;
+    scan_count := row_limit;
     loop
         scanned_through := through_stream_position;
         if subscription.hold_sender then
@@ -53,9 +62,41 @@ begin
         select s.through_stream_position, s.row_count into found_messages
         from relaybox_internal.scan_lane(
             subscription, lane_cursor.lane, lane_cursor.done_stream_position, scanned_through,
-            row_limit
+            scan_count
         ) s;
         lane_cursor.fetched_stream_position := found_messages.through_stream_position;
+        if stream.has_delay and found_messages.row_count > 0 and subscription.delayed = 'hold' then
+            select * into delayed_message from relaybox_internal.find_delayed(
+                lane_cursor, subscription, lane_cursor.done_stream_position,
+                lane_cursor.fetched_stream_position, asked_at, 1
+            );
+            if found then
+                select s.through_stream_position, s.row_count into found_messages
+                from relaybox_internal.scan_lane(
+                    subscription, lane_cursor.lane, lane_cursor.done_stream_position,
+                    delayed_message.stream_position - 1, row_limit
+                ) s;
+                lane_cursor.fetched_stream_position := found_messages.through_stream_position;
+                if found_messages.row_count = 0 then
+                    lane_cursor.done_stream_position := found_messages.through_stream_position;
+                    lane_cursor.due_at := delayed_message.due_at;
+                    return lane_cursor;
+                end if;
+            end if;
+        elsif stream.has_delay and found_messages.row_count > 0 and subscription.delayed = 'pass' then
+            passed_count := relaybox_internal.pass_delayed(
+                lane_cursor, subscription, asked_at, worker
+            );
+            if passed_count > 0 or scan_count > row_limit then
+                select s.through_stream_position, s.row_count into found_messages
+                from relaybox_internal.scan_lane(
+                    subscription, lane_cursor.lane, lane_cursor.done_stream_position,
+                    lane_cursor.fetched_stream_position, row_limit
+                ) s;
+                lane_cursor.fetched_stream_position := found_messages.through_stream_position;
+            end if;
+            scan_count := least(scan_count * 10, 10000);
+        end if;
         if stream.has_expiry and found_messages.row_count > 0 then
             unfetched := lane_cursor;
             unfetched.fetch_count := 0;
@@ -71,7 +112,8 @@ begin
         end if;
         exit when found_messages.row_count > 0;
         lane_cursor.done_stream_position := found_messages.through_stream_position;
-        -- many have expired: what is set aside so far is committed before the caller's statement times out
+        -- many have expired or are passed: what is done so far is committed before the caller's
+        -- statement times out
         if lane_cursor.done_stream_position >= through_stream_position
             or clock_timestamp() > asked_at + interval '5 seconds' then
             return lane_cursor;

@@ -1,4 +1,4 @@
--- An open dead letter of a subscription that may be redriven alone. Raises RB037 if it is not open,
+-- An open dead letter of a subscription that may be redriven alone, or a delayed message. Raises RB037 if it is not open,
 -- of another subscription or of a stream, or waits behind an earlier one of its sender. Caller:
 -- holds the lanes.
 create or replace function relaybox_internal.find_redrivable(
@@ -13,7 +13,7 @@ declare
 begin
     select * into wanted from relaybox_internal.dead_letter d
     where d.dead_letter_id = dead_letter_id_
-        and d.subscription_id = subscription_.subscription_id and d.state = 'open';
+        and d.subscription_id = subscription_.subscription_id and d.state in ('open', 'delayed');
     if not found then
         perform relaybox_internal.refuse_dead_letter_of_stream(dead_letter_id_);
         perform relaybox_internal.refuse_dead_letter(dead_letter_id_);

@@ -5,7 +5,8 @@ returns table (
     lane integer, done_stream_position bigint, fetched_stream_position bigint,
     last_stream_position bigint, stream_positions_behind bigint, waiting_since timestamptz,
     worker text, leased_until timestamptz, replaying boolean, failing integer,
-    dead_letters integer, moved_at timestamptz
+    dead_letters integer, moved_at timestamptz, delayed_messages integer, due_at timestamptz,
+    is_held boolean
 )
 language plpgsql stable security definer
 set search_path = pg_catalog, relaybox, pg_temp
@@ -21,7 +22,7 @@ begin
     select
         c.lane, c.done_stream_position, c.fetched_stream_position, reach.last_stream_position,
         reach.last_stream_position - c.done_stream_position,
-        (
+        case when (c.due_at > clock_timestamp()) is not true then greatest(c.due_at, (
             select min(first.decided_at)
             from relaybox_internal.stream_log l
             join lateral (
@@ -32,7 +33,7 @@ begin
             ) first on true
             where l.stream_id = subscription_.stream_id
                 and reach.last_stream_position > c.done_stream_position
-        ),
+        )) end,
         c.worker, c.leased_until, c.done_stream_position < c.replay_stream_position,
         (
             select count(*)::integer from relaybox_internal.failed_attempt f
@@ -41,9 +42,10 @@ begin
         (
             select count(*)::integer from relaybox_internal.dead_letter d
             where d.subscription_id = subscription_.subscription_id and d.lane = c.lane
-                and d.state in ('open', 'redriving')
+                and d.state in ('open', 'redriving') and d.reason <> 'delayed'
         ),
-        c.moved_at
+        c.moved_at, passed.message_count::integer, least(c.due_at, passed.due_at),
+        coalesce(c.due_at > clock_timestamp(), false)
     from relaybox_internal.lane_cursors c
     cross join lateral (
         select greatest(
@@ -52,6 +54,11 @@ begin
         ) as last_stream_position
         from relaybox_internal.stream s where s.stream_id = subscription_.stream_id
     ) reach
+    cross join lateral (
+        select count(*) as message_count, min(d.due_at) as due_at
+        from relaybox_internal.dead_letter d
+        where d.subscription_id = c.subscription_id and d.lane = c.lane and d.state = 'delayed'
+    ) passed
     where c.subscription_id = subscription_.subscription_id
     order by c.lane;
 end
@@ -63,7 +70,9 @@ comment on function relaybox.lag(text) is
 Returns for each `lane`: `done_stream_position` (acknowledged up to here),
     `fetched_stream_position`, `last_stream_position` (of the stream),
     `stream_positions_behind` (of all lanes and topics), `waiting_since` (when the first message
-    that is not acknowledged was delivered here), `worker` and `leased_until` (the worker that has
+    that is not acknowledged was delivered here, or was due; null while the lane is held), `worker` and `leased_until` (the worker that has
     the lane, and how long), `replaying`, `failing` (messages with a nack that will come again),
-    `dead_letters` (open ones), `moved_at` (last committed fetch or ack).
+    `dead_letters` (open ones), `moved_at` (last committed fetch or ack), `delayed_messages` (passed,
+    and not due when last looked at), `due_at` (when the next delayed message is due: one of these, or
+    the one that holds the lane, as the newest fetch found), `is_held` (the lane waits for it).
 Errors: RB031 (not subscribed), RB040 (bound to other roles).';

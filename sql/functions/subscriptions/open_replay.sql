@@ -14,14 +14,14 @@ begin
         insert into relaybox_internal.subscription (
             subscription, stream_id, topic, lanes, lane_by, lane_hash, first_stream_position,
             through_stream_position, replay_of, rows_per_second,
-            nack_limit, crash_limit, hold_sender, retry_seconds, lease_seconds
+            nack_limit, crash_limit, hold_sender, retry_seconds, lease_seconds, delayed
         )
         values (
             name, subscription_.stream_id, subscription_.topic, subscription_.lanes,
             subscription_.lane_by, subscription_.lane_hash, first_stream_position_,
             last_stream_position_, subscription_.subscription_id, rows_per_second_,
             subscription_.nack_limit, subscription_.crash_limit, subscription_.hold_sender,
-            subscription_.retry_seconds, subscription_.lease_seconds
+            subscription_.retry_seconds, subscription_.lease_seconds, 'ignore'
         )
         returning subscription_id into made;
     exception when unique_violation then

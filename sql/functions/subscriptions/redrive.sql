@@ -33,7 +33,9 @@ begin
     end if;
     with redriving as (
         update relaybox_internal.dead_letter d set state = 'redriving'
-        where d.subscription_id = subscription_.subscription_id and d.state = 'open' and (
+        where d.subscription_id = subscription_.subscription_id and (
+            d.state = 'open' or d.state = 'delayed' and d.dead_letter_id = redrive.dead_letter_id
+        ) and (
             redrive.dead_letter_id is null
             or d.dead_letter_id = redrive.dead_letter_id
             or subscription_.hold_sender and d.sender = wanted.sender and d.lane = wanted.lane
@@ -64,7 +66,8 @@ comment on function relaybox.redrive(text, text, bigint) is
 'Gives open dead letters of a subscription to its consumers again, before new messages, in the order
 of their stream positions. With hold_sender, letters that wait behind one follow it.
 `subscription`: its name. `reason`: recorded in relaybox.consumer_action.
-`dead_letter_id`: one of relaybox.dead_letters; null: all open ones.
+`dead_letter_id`: one of relaybox.dead_letters, also a delayed message that is not due; null: all open
+    ones.
 Returns the number of dead letters.
 Errors: RB031 (not subscribed), RB036 (no reason), RB037 (not open, waits behind another one, or of
     the stream itself), RB040 (bound to other roles), RB041 (a topic that the role may

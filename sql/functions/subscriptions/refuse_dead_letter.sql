@@ -28,6 +28,8 @@ begin
                 )
             when 'open'
                 then format('dead letter %s is of subscription %s', id, letter.subscription)
+            when 'delayed'
+                then format('delayed message %s is of subscription %s', id, letter.subscription)
             else format('there is no dead letter %s in this store', id)
         end,
         hint = 'See: relaybox dead-letters list';

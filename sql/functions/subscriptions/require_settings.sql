@@ -1,6 +1,7 @@
 -- Refuses settings of a subscription that make no sense, all of them at once: RB036.
 create or replace function relaybox_internal.require_settings(
-    name text, lanes integer, lane_by text, nack_limit integer, crash_limit integer, hold_sender boolean, retry_seconds integer, lease_seconds integer
+    name text, lanes integer, lane_by text, nack_limit integer, crash_limit integer, hold_sender boolean,
+    retry_seconds integer, lease_seconds integer, delayed text
 )
 returns void
 language plpgsql immutable
@@ -19,7 +20,12 @@ declare
         case when (crash_limit >= 1) is not true then format('crash_limit %s must be 1 or more', coalesce(crash_limit::text, 'null')) end,
         case when hold_sender is null then 'hold_sender null must be true or false' end,
         case when (retry_seconds >= 0) is not true then format('retry_seconds %s must be 0 or more', coalesce(retry_seconds::text, 'null')) end,
-        case when (lease_seconds >= 1) is not true then format('lease_seconds %s must be 1 or more', coalesce(lease_seconds::text, 'null')) end
+        case when (lease_seconds >= 1) is not true then format('lease_seconds %s must be 1 or more', coalesce(lease_seconds::text, 'null')) end,
+        case when (delayed in ('hold', 'pass', 'ignore')) is not true then format('delayed %L must be hold, pass or ignore', left(delayed, 70)) end,
+        case
+            when hold_sender and delayed = 'pass'
+                then 'delayed ''pass'' gives later messages of a sender before its delayed one, and hold_sender true forbids that: choose hold'
+        end
     );
 begin
     if wrong <> '' then

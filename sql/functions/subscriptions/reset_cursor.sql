@@ -17,6 +17,7 @@ begin
     cursor_.leased_until := null;
     cursor_.token := null;
     cursor_.fetched_in := null;
+    cursor_.due_at := null;
     return cursor_;
 end
 $$;

@@ -6,7 +6,7 @@ create or replace function relaybox.subscribe(
     lanes integer default 1, lane_by text default 'sender',
     nack_limit integer default 5, crash_limit integer default 5,
     hold_sender boolean default false,
-    retry_seconds integer default 0, lease_seconds integer default 60
+    retry_seconds integer default 0, lease_seconds integer default 60, delayed text default 'hold'
 )
 returns bigint
 language plpgsql volatile security definer
@@ -22,7 +22,7 @@ declare
 begin
     perform relaybox_internal.require_settings(
         subscription, lanes, lane_by, nack_limit, crash_limit, hold_sender, retry_seconds,
-        lease_seconds
+        lease_seconds, delayed
     );
     perform relaybox_internal.refuse_borrowed_session();
     perform relaybox_internal.require_subscription_role(subscription);
@@ -35,12 +35,13 @@ begin
     begin
         insert into relaybox_internal.subscription (
             subscription, stream_id, topic, lanes, lane_by, first_stream_position,
-            nack_limit, crash_limit, hold_sender, retry_seconds, lease_seconds
+            nack_limit, crash_limit, hold_sender, retry_seconds, lease_seconds, delayed
         )
         values (
             subscribe.subscription, stream_id_, one_topic, subscribe.lanes, subscribe.lane_by,
             first_stream_position_, subscribe.nack_limit, subscribe.crash_limit,
-            subscribe.hold_sender, subscribe.retry_seconds, subscribe.lease_seconds
+            subscribe.hold_sender, subscribe.retry_seconds, subscribe.lease_seconds,
+            subscribe.delayed
         )
         returning subscription_id into made;
     exception when unique_violation then
@@ -69,7 +70,7 @@ end
 $$;
 
 comment on function relaybox.subscribe(
-    text, text, text, integer, text, integer, integer, boolean, integer, integer
+    text, text, text, integer, text, integer, integer, boolean, integer, integer, text
 ) is
 'Makes a durable subscription. relaybox.fetch reads from it.
 `subscription`: its new name, 1 to 60 of a-z 0-9 _ . -
@@ -85,6 +86,9 @@ comment on function relaybox.subscribe(
 `hold_sender`: true: later messages of a sender wait behind its dead letter. Default: false.
 `retry_seconds`: how long a lane waits after a nack (0).
 `lease_seconds`: how long a fetch belongs to its worker (60).
+`delayed`: of a message that is not due (header relaybox-deliver-after). hold (default): its lane waits
+    until it is. pass: later ones go on, and it comes when it is due; not with hold_sender. ignore: it
+    comes at once.
 Returns the first stream position that the subscription reads.
 Errors: RB030 (the name is in use), RB032 (no such stream or topic), RB034 (the start is no longer
     kept), RB036 (a value that is not allowed), RB038 (the start is detached), RB039 (the quota of

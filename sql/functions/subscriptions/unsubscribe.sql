@@ -1,5 +1,6 @@
 -- Ends a subscription and its replays. Their dead letters stay, with the stream positions of their
--- messages. Locks the subscriptions, then their lanes.
+-- messages; messages that were passed and not acknowledged don't. Locks the subscriptions, then their
+-- lanes.
 create or replace function relaybox.unsubscribe(subscription text, reason text default null)
 returns void
 language plpgsql volatile security definer
@@ -49,6 +50,10 @@ begin
     into ended_at_positions, done_by_all
     from relaybox_internal.lane_cursors c
     where c.subscription_id = subscription_.subscription_id;
+    -- nobody waits for them any more, so they keep no segment
+    delete from relaybox_internal.dead_letter d
+    where d.subscription_id = any(ended) and d.reason = 'delayed'
+        and d.state in ('delayed', 'redriving');
     -- no consumer will acknowledge them any more: they wait for a decision again
     update relaybox_internal.dead_letter d set state = 'open'
     where d.subscription_id = any(ended) and d.state = 'redriving';

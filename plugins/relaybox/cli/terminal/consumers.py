@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from relaybox.amounts import amount
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_time
 
 if TYPE_CHECKING:
@@ -19,10 +20,19 @@ def show_subscriptions(found: Sequence[SubscriptionStatus]) -> None:
     table = new_table("store", "subscription", "stream", "topic", *numbers, "state", right=numbers)
     for one in found:
         state = f"replay of {one.replay_of}" if one.replay_of else "replaying" if one.replaying else "live"
+        if (delay := delay_of(one)) is not None:
+            state += f"; {delay}"
         done = (one.done_stream_position, one.last_stream_position, one.stream_positions_behind, one.detached_stream_positions)
         counts = (one.lanes, one.leased_lanes, *done, one.dead_letters)
         table.add_row(one.store, one.subscription, one.stream, one.topic or "all", *map(show_count, counts), state)
     open_console().print(table if found else "No subscriptions.")
+
+
+def delay_of(one: SubscriptionStatus) -> str | None:
+    """What a subscription waits for until messages are due; None: nothing."""
+    waiting = [f"{amount(one.held_lanes, 'lane')} held"] if one.held_lanes else []
+    waiting += [f"{amount(one.delayed_messages, 'message')} not due"] if one.delayed_messages else []
+    return f"{' and '.join(waiting)}, next at {show_time(one.due_at)}" if waiting and one.due_at is not None else None
 
 
 def show_bindings(found: Sequence[SubscriptionBinding]) -> None:

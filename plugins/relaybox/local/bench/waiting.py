@@ -1,7 +1,7 @@
 """`relaybox bench waiting`: from a batch's publication to the handler of a consumer that waits, and what it costs while nothing comes.
 
 Once with each library of Postgres that is installed, and beside a consumer that polls. One hop without Airflow: each message is a batch of
-its own.
+its own. With a delay the time is that from when a message is due, to the handler.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WaitingFigures:
     """Of one kind of consumer.
 
     Attributes:
-        seconds: from publication to handler, of each message.
+        seconds: from publication, or from when it was due, to handler, of each message.
         idle_cpu: CPU seconds per second of the consumer and its store together, while nothing comes.
     """
 
@@ -52,9 +52,13 @@ class WaitingFigures:
 
 @dataclass(frozen=True)
 class WaitingReport:
-    """Raw values, and in what circumstances they were measured; `load_average` is the machine's, at the start and at the end."""
+    """Raw values, and in what circumstances they were measured; `load_average` is the machine's, at the start and at the end.
+
+    `delay_seconds`: how long each message was delayed; None: not at all.
+    """
 
     idle_seconds: float
+    delay_seconds: float | None
     environment: Mapping[str, Any]
     load_average: tuple[float, float]
     kinds: Mapping[str, WaitingFigures]
@@ -67,11 +71,16 @@ class WaitingReport:
             "targets": self.targets(),
         }
 
+    @property
+    def begin(self) -> str:
+        """What the time is measured from."""
+        return "publication" if self.delay_seconds is None else "due"
+
     def targets(self) -> dict[str, bool]:
         """Whether each target was met."""
         waiting = [figures for kind, figures in self.kinds.items() if kind != POLLS]
         return {
-            f"from publication to handler, each library: p50 <= {TARGET_P50_SECONDS * 1000:g} ms": all(
+            f"from {self.begin} to handler, each library: p50 <= {TARGET_P50_SECONDS * 1000:g} ms": all(
                 percentiles(figures.seconds)["p50"] <= TARGET_P50_SECONDS for figures in waiting
             ),
             "less CPU than polling while nothing comes": all(
@@ -84,6 +93,7 @@ def run_bench_waiting(
     *,
     samples: int,
     idle_seconds: float,
+    delay_seconds: float | None = None,
     libraries: Sequence[str] | None = None,
     json_path: Path | None = None,
     console: Console | None = None,
@@ -93,6 +103,7 @@ def run_bench_waiting(
     Args:
         samples: messages to each consumer.
         idle_seconds: how long the CPU is measured while nothing comes.
+        delay_seconds: how long each message is delayed; None: not at all.
         libraries: of relaybox.local.bench.libraries; by default those that are installed. A polling consumer is always measured.
         json_path: gets every raw value.
         console: for the report.
@@ -109,12 +120,13 @@ def run_bench_waiting(
         for number, (kind, library) in enumerate(chosen.items(), start=1):
             hop = stores.new_route(topic=f"topic{number}")
             with _consumer(stores, hop, library, f"bench-{number}", listens=kind != POLLS) as handled:
-                seconds = tuple(_measure(stores, hop, handled, samples))
+                seconds = tuple(_measure(stores, hop, handled, samples, delay_seconds))
                 idle_cpu = _measure_idle(stores, idle_seconds)
             kinds[kind] = WaitingFigures(seconds, idle_cpu)
             console.print(f"a consumer that {kind}: measured" if kind == POLLS else f"a consumer that waits, {kind}: measured")
         report = WaitingReport(
             idle_seconds=idle_seconds,
+            delay_seconds=delay_seconds,
             environment=describe_environment(stores),
             load_average=(load_average, os.getloadavg()[0]),
             kinds=kinds,
@@ -154,24 +166,35 @@ def _choose(libraries: Sequence[str] | None, console: Console) -> dict[str, str]
     return {name: name for name in libraries or installed_libraries()} | {POLLS: POLLING_LIBRARY}
 
 
-def _measure(stores: BenchStores, hop: Hop, handled: Mapping[int, float], samples: int) -> Iterator[float]:
+def _measure(
+    stores: BenchStores, hop: Hop, handled: Mapping[int, float], samples: int, delay_seconds: float | None
+) -> Iterator[float]:
     for log_position in range(1, samples + 2):
-        stores.query(SOURCE, "insert into relaybox.outbox (topic, sender, payload) values (%s, 'bench', 'one')", hop.topics[0])
+        stores.query(SOURCE, _SEND, hop.topics[0], delay_seconds, delay_seconds)
         transfer_hop(hop, ThreadRunner(1), recorded_by="bench waiting")
         deadline = time.monotonic() + DEADLINE_SECONDS
         while log_position not in handled:
             if time.monotonic() > deadline:
                 raise errors.StackFailed(f"message {log_position} was not handled within {DEADLINE_SECONDS:g} s.")
             time.sleep(0.001)
-        [(published,)] = stores.query(
-            DESTINATION,
-            "select extract(epoch from max(a.published_at)) from relaybox_internal.arrival a "
-            "join relaybox_internal.hop_in i on i.log_id = a.log_id where i.hop = %s",
-            hop.name,
-        )
+        [(begin,)] = stores.query(DESTINATION, _BEGIN, hop.name)
         if log_position > 1:  # the first one pays for what is loaded once
-            yield handled[log_position] - float(published)
+            yield handled[log_position] - float(begin)
         time.sleep(min(random.expovariate(1 / MEAN_PAUSE_SECONDS), 1))
+
+
+_SEND = """
+insert into relaybox.outbox (topic, sender, payload, headers)
+select %s, 'bench', 'one', case when %s::float is not null then
+    jsonb_build_object('relaybox-deliver-after', extract(epoch from clock_timestamp()) + %s::float) end
+"""
+_BEGIN = """
+select coalesce((m.headers ->> 'relaybox-deliver-after')::numeric, extract(epoch from a.published_at))
+from relaybox_internal.hop_in i
+join relaybox_internal.arrival a on a.log_id = i.log_id
+join relaybox_internal.log m on m.log_id = i.log_id and m.log_position = a.last_position
+where i.hop = %s order by a.batch desc limit 1
+"""
 
 
 def _measure_idle(stores: BenchStores, seconds: float) -> float:
@@ -188,7 +211,7 @@ def print_report(report: WaitingReport, console: Console) -> None:
     """Latencies with idle CPU, and targets."""
     table = Table(
         "a consumer that waits, by its\nlibrary, and one that polls", "messages", "p50", "p90", "p99", "max", "idle CPU",
-        title="milliseconds from publication to handler",
+        title=f"milliseconds from {report.begin} to handler",
         caption=f"Lower is better. Idle CPU: of consumer and store,\nin % of a core, measured for {report.idle_seconds:g} s.",
     )  # fmt: skip
     for kind, figures in report.kinds.items():

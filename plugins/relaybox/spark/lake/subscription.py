@@ -17,7 +17,7 @@ _SUBSCRIPTION = """
     select stream, topic, lanes, first_stream_position as first, done_stream_position as done
     from relaybox.subscriptions where subscription = %s
 """
-_SUBSCRIBE = "select relaybox.subscribe(%s, %s, %s, crash_limit => 2147483647)"
+_SUBSCRIBE = "select relaybox.subscribe(%s, %s, %s, crash_limit => 2147483647, delayed => 'ignore')"
 _ACK = "select relaybox_internal.ack_through(%s, %s, 'export')"
 
 
