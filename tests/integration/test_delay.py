@@ -233,6 +233,22 @@ def test_a_passed_message_comes_once_when_it_is_due(world: World, size: int, opt
     assert read_all(world, size) == []
 
 
+@pytest.mark.parametrize("options", ["", ", lanes => 2"], ids=["one lane", "two lanes"])
+def test_verification_knows_messages_that_were_passed_and_acknowledged(world: World, options: str) -> None:
+    """The cursor went past them when no fetch had given them, and their rows are gone."""
+    subscribe(world, "pass", options)
+    for _ in range(2):
+        send(world, None)
+        assert len(read_all(world)) == 1
+    send(world, HOUR)
+    assert read_all(world) == []
+    send(world, None)
+    assert read_all(world) == [4]
+    pass_time(world, HOUR + 1)
+    assert read_all(world) == [3]
+    assert world.query("hub", "select example from relaybox_internal.find_wrong_cursors('flights')") == []
+
+
 def test_a_passed_message_is_refused_and_comes_again_as_every_other(world: World) -> None:
     """Its attempts count; the last refusal makes it a dead letter, which is redriven."""
     subscribe(world, "pass", ", nack_limit => 2")

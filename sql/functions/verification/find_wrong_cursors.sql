@@ -5,8 +5,8 @@ returns table (kind text, at bigint, example text)
 language sql stable
 as $$
     with moved as materialized (
-        select n as subscription, s.last_stream_position, c.lane, c.version, c.done_stream_position,
-            c.fetched_stream_position, lag(c.version) over lane_order as version_before,
+        select n as subscription, s.last_stream_position, s.has_delay, c as lane_cursor,
+            c.lane, c.version, c.done_stream_position, c.fetched_stream_position, lag(c.version) over lane_order as version_before,
             greatest(
                 lag(c.fetched_stream_position) over lane_order,
                 lag(c.replay_stream_position) over lane_order
@@ -52,11 +52,21 @@ as $$
                 c.done_stream_position - c.reachable_stream_position
             ) n
         ) > (
-            -- set aside before the cursor came there, and redriven since: no fetch of the cursor gave it
-            select count(*) from relaybox_internal.dead_letter d
-            where d.subscription_id = (c.subscription).subscription_id and d.lane = c.lane
-                and d.stream_position > c.reachable_stream_position
-                and d.stream_position <= c.done_stream_position
-                and d.state = 'redriven' and not d.given_ahead
+            -- no fetch of the cursor gave these: set aside before it came there and redriven since, or
+            -- passed, given when they were due, and acknowledged, which leaves no row
+            select count(*) from (
+                select d.stream_position from relaybox_internal.dead_letter d
+                where d.subscription_id = (c.subscription).subscription_id and d.lane = c.lane
+                    and d.stream_position > c.reachable_stream_position
+                    and d.stream_position <= c.done_stream_position
+                    and d.state = 'redriven' and not d.given_ahead
+                union
+                select f.stream_position
+                from relaybox_internal.find_delayed(
+                    c.lane_cursor, c.subscription, c.reachable_stream_position,
+                    c.done_stream_position, '-infinity', null
+                ) f
+                where c.has_delay
+            ) not_fetched
         )
 $$;
