@@ -608,12 +608,15 @@ CREATE TABLE relaybox_internal.arrival (
     source_timeline integer NOT NULL,
     published_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     has_own_indexes boolean,
+    set_aside_count bigint,
     CONSTRAINT arrival_positions_dense CHECK ((((last_position - first_position) + 1) = row_count))
 );
 
 COMMENT ON TABLE relaybox_internal.arrival IS 'Destination ledger: the published batches. Consumers may read up to the last position.';
 
 COMMENT ON COLUMN relaybox_internal.arrival.has_own_indexes IS 'Whether a message of the batch has an index of its own, or should have. Null: published before this was recorded.';
+
+COMMENT ON COLUMN relaybox_internal.arrival.set_aside_count IS 'How many of its messages do not conform to their schema and are not to be delivered. Null: none.';
 
 ALTER TABLE ONLY relaybox_internal.arrival
     ADD CONSTRAINT arrival_pkey PRIMARY KEY (log_id, batch);
@@ -770,6 +773,43 @@ UNION ALL
      JOIN relaybox_internal.subscription n ON ((n.stream_id = o.stream_id)));
 
 COMMENT ON VIEW relaybox_internal.bound_subscriptions IS 'The subscriptions that the role of this session is bound to, or is an operator of.';
+
+CREATE TABLE relaybox_internal.check_function (
+    function_name text NOT NULL,
+    text_digest text NOT NULL,
+    body_digest text NOT NULL,
+    made_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.check_function IS 'The functions of relaybox_internal that init made of JSON Schemas.';
+
+COMMENT ON COLUMN relaybox_internal.check_function.text_digest IS 'Of the statements that made it.';
+
+COMMENT ON COLUMN relaybox_internal.check_function.body_digest IS 'Of what Postgres had of it then: another one was put there by hand.';
+
+ALTER TABLE ONLY relaybox_internal.check_function
+    ADD CONSTRAINT check_function_pkey PRIMARY KEY (function_name);
+
+CREATE TABLE relaybox_internal.checked_topic (
+    topic text NOT NULL,
+    outbox text NOT NULL,
+    newest_version integer NOT NULL,
+    first_hop text DEFAULT 'none'::text NOT NULL,
+    CONSTRAINT first_hop_check_is_known CHECK ((first_hop = ANY (ARRAY['none'::text, 'warn'::text, 'set_aside'::text]))),
+    CONSTRAINT newest_version_positive CHECK ((newest_version >= 1)),
+    CONSTRAINT outbox_check_is_known CHECK ((outbox = ANY (ARRAY['none'::text, 'refuse'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.checked_topic IS 'Topics whose messages this store checks by their JSON Schemas: schema_checks of relaybox.yaml. Init writes it.';
+
+COMMENT ON COLUMN relaybox_internal.checked_topic.outbox IS 'refuse: the outbox refuses a message that does not conform.';
+
+COMMENT ON COLUMN relaybox_internal.checked_topic.newest_version IS 'Versions are 1 to this one.';
+
+COMMENT ON COLUMN relaybox_internal.checked_topic.first_hop IS 'warn: a message that does not conform when it arrives is noted. set_aside: it is not delivered.';
+
+ALTER TABLE ONLY relaybox_internal.checked_topic
+    ADD CONSTRAINT checked_topic_pkey PRIMARY KEY (topic);
 
 CREATE TABLE relaybox_internal.confirmation (
     hop text NOT NULL,
@@ -1472,6 +1512,21 @@ ALTER TABLE ONLY relaybox_internal.held
 ALTER TABLE ONLY relaybox_internal.held
     ADD CONSTRAINT held_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
 
+CREATE TABLE relaybox_internal.hop_check (
+    log_id integer NOT NULL,
+    topic text NOT NULL,
+    rule text NOT NULL,
+    CONSTRAINT hop_check_is_known CHECK ((rule = ANY (ARRAY['warn'::text, 'set_aside'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.hop_check IS 'Topics whose messages are checked by their schemas when they arrive in a log. Init writes it.';
+
+ALTER TABLE ONLY relaybox_internal.hop_check
+    ADD CONSTRAINT hop_check_pkey PRIMARY KEY (log_id, topic);
+
+ALTER TABLE ONLY relaybox_internal.hop_check
+    ADD CONSTRAINT hop_check_of_a_hop FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
+
 CREATE TABLE relaybox_internal.hop_in (
     log_id integer NOT NULL,
     hop text NOT NULL,
@@ -1764,6 +1819,25 @@ COMMENT ON COLUMN relaybox_internal.log.epoch IS '0: the sender gave no index, a
 
 ALTER TABLE ONLY relaybox_internal.log
     ADD CONSTRAINT log_pkey PRIMARY KEY (log_id, log_position);
+
+CREATE TABLE relaybox_internal.nonconforming_message (
+    log_id integer NOT NULL,
+    log_position bigint NOT NULL,
+    topic text NOT NULL,
+    is_set_aside boolean NOT NULL,
+    problem text NOT NULL,
+    found_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.nonconforming_message IS 'Messages that did not conform to the schema of their topic when they arrived at the first store of their route. Later stores get a copy of those that are set aside.';
+
+COMMENT ON COLUMN relaybox_internal.nonconforming_message.is_set_aside IS 'No stream delivers it. False: it was noted only.';
+
+ALTER TABLE ONLY relaybox_internal.nonconforming_message
+    ADD CONSTRAINT nonconforming_message_pkey PRIMARY KEY (log_id, log_position);
+
+ALTER TABLE ONLY relaybox_internal.nonconforming_message
+    ADD CONSTRAINT nonconforming_message_of_a_hop FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
 
 CREATE TABLE relaybox_internal.numbering (
     only_row boolean DEFAULT true NOT NULL,

@@ -230,6 +230,9 @@ INIT_FAILPOINTS: Mapping[str, str] = {
     "init.applied": "store: schema, functions and hops up to date, not committed",
     "init.committing": "store: COMMIT of all that not sent yet",
     "init.committed": "store: up to date, the next store as before",
+    "payload_trigger.placed": "store: what the outbox checks is as relaybox.yaml says, not committed",
+    "payload_trigger.committing": "store: COMMIT of the trigger of the outbox not sent yet",
+    "payload_trigger.committed": "store: that durable",
 }
 """The same of `relaybox init`, which goes from store to store."""
 

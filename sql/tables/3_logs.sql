@@ -93,6 +93,7 @@ create table relaybox_internal.arrival (
     source_timeline integer not null,
     published_at timestamptz not null default clock_timestamp(),
     has_own_indexes boolean,
+    set_aside_count bigint,
     constraint arrival_pkey primary key (log_id, batch),
     constraint arrival_of_a_hop foreign key (log_id) references relaybox_internal.hop_in (log_id),
     constraint arrival_positions_dense check (last_position - first_position + 1 = row_count)
@@ -102,6 +103,36 @@ comment on table relaybox_internal.arrival is
 comment on column relaybox_internal.arrival.has_own_indexes is
 'Whether a message of the batch has an index of its own, or should have. Null: published before '
 'this was recorded.';
+comment on column relaybox_internal.arrival.set_aside_count is
+'How many of its messages do not conform to their schema and are not to be delivered. Null: none.';
 
 -- Serves "in which batch did position P arrive".
 create unique index arrival_last_position on relaybox_internal.arrival (log_id, last_position);
+
+create table relaybox_internal.hop_check (
+    log_id integer not null,
+    topic text not null,
+    rule text not null,
+    constraint hop_check_pkey primary key (log_id, topic),
+    constraint hop_check_of_a_hop foreign key (log_id) references relaybox_internal.hop_in (log_id),
+    constraint hop_check_is_known check (rule in ('warn', 'set_aside'))
+);
+comment on table relaybox_internal.hop_check is
+'Topics whose messages are checked by their schemas when they arrive in a log. Init writes it.';
+
+create table relaybox_internal.nonconforming_message (
+    log_id integer not null,
+    log_position bigint not null,
+    topic text not null,
+    is_set_aside boolean not null,
+    problem text not null,
+    found_at timestamptz not null default clock_timestamp(),
+    constraint nonconforming_message_pkey primary key (log_id, log_position),
+    constraint nonconforming_message_of_a_hop foreign key (log_id)
+    references relaybox_internal.hop_in (log_id)
+);
+comment on table relaybox_internal.nonconforming_message is
+'Messages that did not conform to the schema of their topic when they arrived at the first store of '
+'their route. Later stores get a copy of those that are set aside.';
+comment on column relaybox_internal.nonconforming_message.is_set_aside is
+'No stream delivers it. False: it was noted only.';

@@ -18,6 +18,8 @@ SHOWN = {
     "sending_state.sql": "the age of the oldest waiting message, for the status",
     "monitoring/status.py": "when the status was measured",
     "verification/route_verification.py": "when the stores were compared",
+    "place_payload_trigger.sql": "how long an init waits for open producers: a step of the clock has it wait longer, or try only once",
+    "renew_payload_checks.sql": "when a function that checks messages was made",
 }
 """Where a clock is read only to be shown, and what is shown."""
 

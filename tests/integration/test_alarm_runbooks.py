@@ -130,6 +130,21 @@ def test_an_undecided_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> No
     assert world.value(STORE, "select last_stream_position from relaybox_internal.stream") == 1
 
 
+def test_messages_that_do_not_conform(world: World) -> None:
+    (world.path.parent / "flights.json").write_text('{"type": "object"}')
+    file = yaml.safe_load(world.path.read_text())
+    checks = {"schemas": {"flights": ["flights.json"]}, "schema_checks": {"flights": {"first_hop": "set_aside"}}}
+    world.path.write_text(yaml.safe_dump(file | checks))
+    world.register()
+    world.send("no object")
+    world.transfer_all()
+    assert worst(world, "relaybox_nonconforming_messages", hop="flights/1", topic="flights") == 1
+    assert worst(world, "relaybox_dead_letters") == 1
+    said = follow(world, "nonconforming-messages")
+    assert 'relaybox_nonconforming_messages{hop="flights/1",store="hub",topic="flights"} 1.0' in said
+    assert world.value("hub", "select count(*) from relaybox.dead_letters where state = 'open'") == 0
+
+
 def test_a_gap_of_a_sender(world: World) -> None:
     world.change_route(order="fifo")
     world.query("airline", "select relaybox.declare_sender('UA', 'gapless')")

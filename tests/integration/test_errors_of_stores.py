@@ -251,6 +251,7 @@ ALLOWED = {
     "stores/pipe.py CopySender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
     "clients/asyncpg.py AsyncpgSession.close InternalClientError": "the session that was to be closed has been ended by the server",
     "clients/raw.py is_closed InterfaceError": "a connection that its pool has taken back is closed, and that is the answer",
+    "contracts/sql_check.py list_patterns UntranslatablePattern": "nothing refers to it: write_function() refuses each that is used",
     "contracts/evolution.py _matches re.error": "a pattern that Python can't read may match any name: that is told as a break",
     "contracts/evolution.py list_breaks (_TooLargeError, RecursionError)": "told as a break: the versions can't be compared",
     "contracts/evolution.py list_breaks (AttributeError, TypeError)": "told as a break: a part is no JSON Schema",

@@ -107,6 +107,8 @@ class World:
                 session.commit("init")
                 session.call("relaybox_internal.ensure_outbox_segments")
                 session.commit("outbox_segments")
+                session.call("relaybox_internal.place_payload_trigger")
+                session.commit("payload_trigger")
 
     def initialise(self, *, segment_rows: int = 10_000) -> None:
         """As `relaybox init` does it: looks at all that a store has."""

@@ -548,7 +548,7 @@ routes:
         '3: stores.Hub: got "Hub"; expected a name of 1 to 30 of a-z 0-9 _ -, the first a letter',
         "4: stores.mirror.pasword: unknown key. Known: adopt, bind_senders, bind_subscriptions, bind_topics, connection, durability, durability_reason, pool, require_approval, retention, service, watch",
         '4: stores.mirror.service: got "airline", the service of store airline too; expected one service per database',
-        "5: route: unknown key. Did you mean routes? Known: exports, kafka, payloads, routes, schemas, stores, webhooks",
+        "5: route: unknown key. Did you mean routes? Known: exports, kafka, payloads, routes, schema_checks, schemas, stores, webhooks",
         '8: routes.flights.topics[1]: got "flights", which is at [0] too; expected each topic once',
         (
             '9: routes.flights.path[0]: got "airlnie"; expected a store of this file. '

@@ -40,7 +40,7 @@ def write_sql_check(schemas: TopicSchemas) -> str:
         ConfigurationError: a keyword can't be checked; the message names topic, version and place.
     """
     functions = [
-        _write_function(topic, version, document)
+        write_function(_function_name(topic, version), topic, version, document, made_by="relaybox schemas --sql")
         for topic, versions in schemas.documents.items()
         for version, document in sorted(versions.items())
     ]
@@ -53,8 +53,9 @@ def check_function(topic: str, version: int, document: Schema) -> str:
     Raises:
         ConfigurationError: as write_sql_check().
     """
-    _write_function(topic, version, document)
-    return _function_name(topic, version)
+    name = _function_name(topic, version)
+    write_function(name, topic, version, document, made_by="")
+    return name
 
 
 def list_formats(schemas: TopicSchemas) -> Iterator[str]:
@@ -64,16 +65,30 @@ def list_formats(schemas: TopicSchemas) -> Iterator[str]:
             yield from (f"topic {topic}, version {version}: {place}/format" for place in _find_formats(document, ""))
 
 
+def list_patterns(document: Schema) -> Iterator[tuple[str, str]]:
+    """The place of each `pattern` of a schema that write_function() takes, and the regular expression that Postgres gets."""
+    for place, pattern in _find_texts(document, "pattern", ""):
+        try:
+            yield f"{place}/pattern", translate_pattern(pattern)
+        except UntranslatablePattern:  # in a part that nothing refers to: write_function() has refused each other one
+            continue
+
+
 def _find_formats(schema: Any, place: str) -> Iterator[str]:
+    yield from (found for found, _ in _find_texts(schema, "format", place))
+
+
+def _find_texts(schema: Any, keyword: str, place: str) -> Iterator[tuple[str, str]]:
+    """The places of schemas that have a keyword with a text, and the texts."""
     if isinstance(schema, Mapping):
-        if isinstance(schema.get("format"), str):
-            yield place
+        if isinstance(schema.get(keyword), str):
+            yield place, schema[keyword]
         for name, value in schema.items():
             if name not in ("enum", "const", "default", "examples"):
-                yield from _find_formats(value, f"{place}/{name}")
+                yield from _find_texts(value, keyword, f"{place}/{name}")
     elif isinstance(schema, list):
         for number, value in enumerate(schema):
-            yield from _find_formats(value, f"{place}/{number}")
+            yield from _find_texts(value, keyword, f"{place}/{number}")
 
 
 _HEAD = f"""-- Checks of payloads by the JSON Schemas of relaybox.yaml. Written by: relaybox schemas --sql
@@ -135,9 +150,9 @@ comment on function {schema}.require(text, text, integer) is {comment};
 
 
 def _write_require(schemas: TopicSchemas) -> str:
-    newest = "".join(f" when {_literal(topic)} then {max(versions)}" for topic, versions in schemas.documents.items())
+    newest = "".join(f" when {literal(topic)} then {max(versions)}" for topic, versions in schemas.documents.items())
     cases = "".join(
-        f"\n        when topic = {_literal(topic)} and version = {version} then {_function_name(topic, version)}(payload)"
+        f"\n        when topic = {literal(topic)} and version = {version} then {_function_name(topic, version)}(payload)"
         for topic, versions in schemas.documents.items()
         for version in sorted(versions)
     )
@@ -149,7 +164,7 @@ def _write_require(schemas: TopicSchemas) -> str:
         schema=SQL_SCHEMA,
         newest=newest or " when null then null::integer",
         cases=cases or "\n        when false then null::text",
-        comment=_literal(comment),
+        comment=literal(comment),
     )
 
 
@@ -157,13 +172,25 @@ def _function_name(topic: str, version: int) -> str:
     return f'{SQL_SCHEMA}."{topic}.v{version}"'
 
 
-def _write_function(topic: str, version: int, document: Schema) -> str:
+def write_function(name: str, topic: str, version: int, document: Schema, *, made_by: str) -> str:
+    """Returns the statements that make the function `name(payload text)` of one version, or make it anew.
+
+    Args:
+        name: as SQL writes it, with its schema.
+        topic: of the schema, for the errors and the comment.
+        version: as topic.
+        document: the schema.
+        made_by: the command that runs the statements, for the comment.
+
+    Raises:
+        ConfigurationError: as write_sql_check().
+    """
     body = "\n".join(_Compiler(topic, version, document).compile())
     text = _FUNCTION.format(
-        name=_function_name(topic, version),
+        name=name,
         body=body,
-        comment=_literal(
-            f"Returns what is wrong with a payload of topic {topic} by schema version {version}, or null. Made by: relaybox schemas --sql"
+        comment=literal(
+            f"Returns what is wrong with a payload of topic {topic} by schema version {version}, or null. Made by: {made_by}"
         ),
     )
     if len(text) > MOST_CHARACTERS:
@@ -258,7 +285,7 @@ class _Compiler:
     def type_(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
         types = [argument] if isinstance(argument, str) else list(argument)
         plain = [name for name in types if name != "integer"]
-        conditions = [f"jsonb_typeof({spot.value}) = any(array[{', '.join(map(_literal, plain))}]::text[])"] if plain else []
+        conditions = [f"jsonb_typeof({spot.value}) = any(array[{', '.join(map(literal, plain))}]::text[])"] if plain else []
         if "integer" in types and "number" not in types:
             conditions.append(
                 f"case when jsonb_typeof({spot.value}) = 'number' then {_numeric(spot.value)} % 1 = 0 else false end"
@@ -275,19 +302,19 @@ class _Compiler:
 
     def required(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
         lines = [
-            line for name in argument for line in spot.unless(f"{spot.value} ? {_literal(name)}", "it is required", step=name)
+            line for name in argument for line in spot.unless(f"{spot.value} ? {literal(name)}", "it is required", step=name)
         ]
         return _if_type(spot.value, "object", lines)
 
     def properties(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
         lines: list[str] = []
         for name, schema in argument.items():
-            inner = self._inner(schema, f"{spot.value} -> {_literal(name)}", _deeper(spot.at, name), spot, f"/{_step(name)}")
-            lines += [f"if {spot.value} ? {_literal(name)} then", *inner, "end if;"]
+            inner = self._inner(schema, f"{spot.value} -> {literal(name)}", _deeper(spot.at, name), spot, f"/{_step(name)}")
+            lines += [f"if {spot.value} ? {literal(name)} then", *inner, "end if;"]
         return _if_type(spot.value, "object", lines)
 
     def additional_properties(self, schema: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
-        known = ", ".join(_literal(name) for name in schema.get("properties", {}))
+        known = ", ".join(literal(name) for name in schema.get("properties", {}))
         members = f"select m.key, m.value from jsonb_each({spot.value}) m where m.key <> all(array[{known}]::text[])"  # noqa: S608
         return self._each(argument, spot, "object", members)
 
@@ -359,7 +386,7 @@ class _Compiler:
             translated = translate_pattern(argument)
         except UntranslatablePattern as error:
             raise self._refused(spot.place, str(error)) from None
-        found = f"({spot.value} #>> '{{}}') collate \"C\" ~ {_literal(translated)}"
+        found = f"({spot.value} #>> '{{}}') collate \"C\" ~ {literal(translated)}"
         return _if_type(spot.value, "string", spot.unless(found, f"it does not match {argument}"))
 
     def unique_items(self, _: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
@@ -374,7 +401,7 @@ def _limit(type_: str, measured: str, operator: str, told: str) -> Any:
 
     def compile_(_: _Compiler, __: Mapping[str, Any], argument: Any, spot: _Spot) -> list[str]:
         number = write_json(argument)
-        condition = f"{measured.format(value=spot.value)} {operator} {_literal(number)}::numeric"
+        condition = f"{measured.format(value=spot.value)} {operator} {literal(number)}::numeric"
         return _if_type(spot.value, type_, spot.unless(condition, f"{told} {number}"))
 
     return compile_
@@ -418,11 +445,11 @@ def _numeric(value: str) -> str:
 
 
 def _told(at: str, told: str) -> str:
-    return f"coalesce(nullif({at}, ''), 'the payload') || {_literal(f': {told}')}"
+    return f"coalesce(nullif({at}, ''), 'the payload') || {literal(f': {told}')}"
 
 
 def _deeper(at: str, name: str) -> str:
-    return f"{at} || {_literal(f'/{name}')}"
+    return f"{at} || {literal(f'/{name}')}"
 
 
 def _step(name: str) -> str:
@@ -434,10 +461,10 @@ def _short(text: str) -> str:
 
 
 def _json(value: Any) -> str:
-    return f"{_literal(json.dumps(value))}::jsonb"
+    return f"{literal(json.dumps(value))}::jsonb"
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """A text as SQL writes it, whatever standard_conforming_strings is; `$` can't end the body around it."""
     escaped = text.replace("\\", "\\\\").replace("'", "''").replace("$", "\\x24")
     return f"e'{escaped}'"

@@ -41,6 +41,8 @@ class InitialisedStore(Document):
     constraint or index of a table."""
     differing: list[str]
     """What differs in the tables and init leaves as it is, each with the statement that mends it."""
+    payload_checks: list[str]
+    """What changed of the checks that relaybox.yaml asks for with `schema_checks`."""
     changed: bool
 
 

@@ -11,6 +11,8 @@ from relaybox import errors
 from relaybox.hops.planning import DestinationState
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from relaybox.hops.batches import Batch
     from relaybox.routes import Hop
     from relaybox.stores.sessions import StoreSession
@@ -120,8 +122,39 @@ def begin_generation(destination: StoreSession, hop: Hop, *, log_id: int, genera
     destination.commit_durably("generation")
 
 
-def publish_batch(destination: StoreSession, hop: Hop, batch: Batch, *, log_id: int) -> PublishedBatch:
+class SetAsideUpstream(NamedTuple):
+    """What the store before set aside of one slice, as list_set_aside() gives it, and how much higher the positions are here."""
+
+    shift: int
+    messages: str
+
+
+def read_set_aside(source: StoreSession, hop: Hop, batch: Batch, reads_log: int) -> tuple[SetAsideUpstream, ...]:
+    """What the source set aside of a batch because it does not conform to its schema: later stores of a route don't check again.
+
+    In a short transaction of its own; all of it is published there, so the answer never changes.
+    """
+    source = source.doing(f"asking what of batch {batch.batch} of hop {hop.name} is set aside")
+    found = []
+    with source.autocommitting():
+        for one in batch.slices:
+            messages = source.call("relaybox_internal.list_set_aside", reads_log, one.first_read, one.last_read)
+            if messages is not None:
+                found.append(SetAsideUpstream(one.first_position - one.first_read, messages))
+    return tuple(found)
+
+
+def publish_batch(
+    destination: StoreSession, hop: Hop, batch: Batch, *, log_id: int, set_aside: Sequence[SetAsideUpstream] = ()
+) -> PublishedBatch:
     """Makes a batch readable if every slice has its receipt and every row is there. Commits; idempotent.
+
+    Args:
+        destination: its session.
+        hop: of the batch.
+        batch: to publish.
+        log_id: of the hop at the destination.
+        set_aside: what the store before set aside of it (read_set_aside()).
 
     Raises:
         SliceMissing: a slice was not copied; resume the batch.
@@ -130,6 +163,8 @@ def publish_batch(destination: StoreSession, hop: Hop, batch: Batch, *, log_id: 
     """
     destination = destination.doing(f"publishing batch {batch.batch} of hop {hop.name}")
     destination.reach("publish.begin")
+    for one in set_aside:
+        destination.call("relaybox_internal.note_set_aside", log_id, one.shift, one.messages)
     row = destination.row(
         _ArrivalRow,
         "select * from relaybox_internal.publish_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s)",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.hops.changed_readers import refuse_changed_readers
@@ -20,7 +20,7 @@ from relaybox.hops.idle_hops import pass_idle_hops
 from relaybox.hops.pace import BatchPace, poll_pause
 from relaybox.hops.planning import AttemptOwner, CountedRest, Planned, plan_batch
 from relaybox.hops.progress import progress_logged
-from relaybox.hops.publishing import ask_destination, begin_generation, make_log_segments, publish_batch
+from relaybox.hops.publishing import ask_destination, begin_generation, make_log_segments, publish_batch, read_set_aside
 from relaybox.hops.sealing import NOTHING_NOTED, WritersNoted, seal_segments
 from relaybox.hops.store_ids import require_same_stores
 from relaybox.hops.undriven import find_undriven_hops
@@ -31,6 +31,7 @@ from relaybox.streams.delivering import carry_senders, deliver_arrived
 from relaybox.streams.topics import carry_topics, find_unknown_topics
 
 if TYPE_CHECKING:
+    from relaybox.hops.batches import Batch
     from relaybox.hops.planning import DestinationState
     from relaybox.hops.runners import SliceRunner
     from relaybox.hops.store_ids import StoreIds
@@ -123,6 +124,22 @@ def transfer_hop(
         return run.until_quiet(linger_seconds, linger_at_most_seconds)
 
 
+class _Upstream(NamedTuple):
+    """The log that a hop reads at its source, None: the outbox; and whether messages of the batch are set aside there by their schema."""
+
+    log_id: int | None
+    has_set_aside: bool
+
+
+_UPSTREAM = """
+select o.reads_log as log_id, exists (
+    select from relaybox_internal.nonconforming_message n
+    where n.log_id = o.reads_log and n.log_position between %s and %s and n.is_set_aside
+) as has_set_aside
+from relaybox_internal.hop_out o where o.hop = %s
+"""
+
+
 @dataclass
 class _Run:
     """One driver: its two sessions, and the sums of what it did."""
@@ -200,9 +217,15 @@ class _Run:
         try:
             if arrived.generation < planned.batch.generation:
                 begin_generation(self.destination, self.hop, log_id=arrived.log_id, generation=planned.batch.generation)
-            byte_count = self._copy(planned, arrived.log_id, stores)
+            reads = self._ask_upstream(planned.batch)
+            byte_count = self._copy(planned, arrived.log_id, stores, reads.log_id)
             carry_senders(self.source, self.destination, self.hop, log_id=arrived.log_id)
-            arrival = publish_batch(self.destination, self.hop, planned.batch, log_id=arrived.log_id)
+            set_aside = (
+                read_set_aside(self.source, self.hop, planned.batch, reads.log_id)
+                if reads.log_id is not None and reads.has_set_aside
+                else ()
+            )
+            arrival = publish_batch(self.destination, self.hop, planned.batch, log_id=arrived.log_id, set_aside=set_aside)
         except (errors.SliceSuperseded, errors.StoreUnreachable, errors.StoreBusy, errors.SliceMissing) as error:
             self._end_transactions()
             if self.source.closed or not self._superseded(planned):
@@ -258,7 +281,7 @@ class _Run:
     def _driver(self) -> AttemptOwner:
         return AttemptOwner(self.recorded_by, self.runner.application)
 
-    def _copy(self, planned: Planned, log_id: int, stores: StoreIds) -> int:
+    def _copy(self, planned: Planned, log_id: int, stores: StoreIds, reads_log: int | None) -> int:
         batch = planned.batch
         emit(
             "batch_resumed" if planned.resumed else "batch_planned",
@@ -271,7 +294,6 @@ class _Run:
         )
         self.progress(Progress(self.hop.name, batch.batch, batch.row_count, 0, published=False))
         make_log_segments(self.destination, self.hop, log_id=log_id, through_position=batch.last_position)
-        reads_log = self._reads_log()
         order = slice_job(self.hop, batch, stores=stores, attempt=planned.attempt, log_id=log_id, reads_log=reads_log)
         copied = byte_count = 0
         deliver = (lambda: self._deliver(log_id)) if self.is_delivery_due else None
@@ -300,8 +322,10 @@ class _Run:
             duration_seconds=report.seconds,
         )
 
-    def _reads_log(self) -> int | None:
-        return self._ask_source("select reads_log from relaybox_internal.hop_out where hop = %s")  # type: ignore[return-value]
+    def _ask_upstream(self, batch: Batch) -> _Upstream:
+        source = self.source.doing(f"running hop {self.hop.name}")
+        with answering_within(source.connection, LOOKUP_SECONDS), source.autocommitting():
+            return source.row(_Upstream, _UPSTREAM, batch.slices[0].first_read, batch.slices[-1].last_read, self.hop.name)
 
     def _prepare_source(self) -> None:
         """Makes outbox segments ahead, so that producers never meet the overflow, and seals full ones. Commits each."""

@@ -84,6 +84,11 @@ METRICS = {
             "Stalled senders: a limit is reached. Their messages wait; other senders go on.",
         ),
         Metric(
+            "relaybox_nonconforming_messages",
+            "gauge",
+            "Kept messages that did not conform to their schema when they arrived, of topics with schema_checks.first_hop.",
+        ),
+        Metric(
             "relaybox_dead_letters",
             "gauge",
             "Dead letters that are open (wait for a decision) or redriving (wait for their consumer).",

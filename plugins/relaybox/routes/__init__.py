@@ -150,6 +150,13 @@ outbox is never detached: a hop that stops has an alert.
 **`schemas.<topic>`**: the JSON Schemas of a topic: a list of files, version 1 first. A version is only
 added, at the end. Paths begin at the folder of this file. See docs/contracts.md.
 
+**`schema_checks.<topic>`**, for a topic of `schemas`: who checks its messages beside the producers, see docs/contracts.md
+
+| key | default | rule |
+|---|---|---|
+| `outbox` | `none` | `none`, or `refuse`: the outbox refuses a message that does not conform to its schema |
+| `first_hop` | `none` | `none`; `warn`: what does not conform when it arrives is noted; `set_aside`: no store delivers it |
+
 **`webhooks.<webhook>`**, for a stream whose messages are sent to a URL: see docs/outward.md
 
 | key | default | rule |
@@ -247,6 +254,7 @@ from relaybox.routes.model import (
     Retries,
     Route,
     Routes,
+    SchemaCheck,
     Sink,
     Spark,
     Store,
@@ -266,6 +274,7 @@ __all__ = [
     "Retries",
     "Route",
     "Routes",
+    "SchemaCheck",
     "Sink",
     "Spark",
     "Store",

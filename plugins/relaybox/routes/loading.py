@@ -22,6 +22,7 @@ from relaybox.routes.model import (
     Route,
     Routes,
     RouteSettings,
+    SchemaCheck,
     Spark,
     Store,
     Watch,
@@ -71,8 +72,9 @@ def _routes(rules: FileRules, path: Path, text: str) -> Routes:
     webhooks = {name: _webhook(name, webhook, stores) for name, webhook in rules.webhooks.items()}
     kafka = {name: _kafka(name, sink, stores) for name, sink in rules.kafka.items()}
     schemas = {topic: tuple(files) for topic, files in rules.schemas.items()}
+    checks = {topic: SchemaCheck(check.outbox, check.first_hop) for topic, check in rules.schema_checks.items()}
     payloads = {name: _payload_place(name, place) for name, place in rules.payloads.items()}
-    return Routes(stores, routes, path, text, exports, schemas, webhooks, kafka, payloads)
+    return Routes(stores, routes, path, text, exports, schemas, checks, webhooks, kafka, payloads)
 
 
 def _export(name: str, rules: ExportRules, stores: Mapping[str, Store]) -> Export:

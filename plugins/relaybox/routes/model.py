@@ -455,6 +455,19 @@ class Route(RouteSettings):
 
 
 @dataclass(frozen=True)
+class SchemaCheck:
+    """Who checks the messages of a topic against its schemas, beside the producers.
+
+    Attributes:
+        outbox: refuse: the outbox of each store that the topic is sent from refuses a message that does not conform.
+        first_hop: warn: the first store that such a message arrives in notes it, and delivers it. set_aside: no store delivers it.
+    """
+
+    outbox: str = "none"
+    first_hop: str = "none"
+
+
+@dataclass(frozen=True)
 class Routes:
     """What a relaybox.yaml says; `path` is the file's absolute path, and `text` what was read there."""
 
@@ -465,6 +478,8 @@ class Routes:
     exports: Mapping[str, Export] = field(default_factory=dict)
     schemas: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Of each topic, the files with its JSON Schemas: version 1 first; relative to the folder of `path`."""
+    schema_checks: Mapping[str, SchemaCheck] = field(default_factory=dict)
+    """By topic."""
     webhooks: Mapping[str, Webhook] = field(default_factory=dict)
     kafka: Mapping[str, KafkaSink] = field(default_factory=dict)
     payloads: Mapping[str, PayloadPlace] = field(default_factory=dict)
@@ -473,6 +488,10 @@ class Routes:
     def hops(self) -> tuple[Hop, ...]:
         """Every hop, in the order of the file and along each path."""
         return tuple(hop for route in self.routes.values() for hop in route.hops)
+
+    def first_hops(self, topic: str) -> tuple[Hop, ...]:
+        """The hops that bring messages of a topic, or may bring them, from the outbox that they are sent in."""
+        return tuple(hop for hop in self.hops if hop.upstream is None and (topic in hop.topics or hop.topics_by_subscription))
 
     def detaching_spark(self, store: Store) -> Spark:
         """Where Spark detaches logs of a store: as for the routes that let it; the rules of the file make them agree."""

@@ -50,7 +50,7 @@ from relaybox.routes.payload_rules import (
     payload_contradictions,
 )
 from relaybox.routes.problems import Location, Problem, report, show, show_name, suggest
-from relaybox.routes.schema_rules import schema_contradictions
+from relaybox.routes.schema_rules import OUTBOX_CHECKS, broken_first_hop_check, schema_contradictions
 from relaybox.routes.sink_rules import (
     CLOUDEVENTS_MODES,
     DELAYED_WAYS,
@@ -240,6 +240,8 @@ LaneKey = Annotated[str, _named_one_of(LANE_KEYS)]
 DelayedWay = Annotated[str, _named_one_of(DELAYED_WAYS)]
 RecordKey = Annotated[str, _named_one_of(RECORD_KEYS)]
 CloudEventsMode = Annotated[str, _named_one_of(CLOUDEVENTS_MODES)]
+OutboxCheck = Annotated[str, _named_one_of(OUTBOX_CHECKS)]
+FirstHopCheck = Annotated[str, _by(broken_first_hop_check)]
 Secret = Annotated[str, _text(WHERE_SECRETS_ARE, WHERE_SECRETS_ARE_RULE)]
 Url = Annotated[str, _by(broken_url)]
 Servers = Annotated[str, _by(broken_servers)]
@@ -496,6 +498,14 @@ _Kafka = Annotated[KafkaRules, _section(", ".join(KAFKA_KEYS))]
 _PayloadPlace = Annotated[PayloadRules, _section(", ".join(PAYLOAD_KEYS))]
 
 
+class SchemaCheckRules(_Rules):
+    outbox: OutboxCheck = "none"
+    first_hop: FirstHopCheck = "none"
+
+
+_SchemaCheck = Annotated[SchemaCheckRules, _section(", ".join(SchemaCheckRules.model_fields))]
+
+
 class FileRules(_Rules):
     stores: dict[Name, _Store] = Field(min_length=1, description="a section with one entry per store")
     routes: dict[Name, _Route] = Field(min_length=1, description="a section with one entry per route")
@@ -503,6 +513,7 @@ class FileRules(_Rules):
     schemas: Annotated[
         dict[Topic, Annotated[list[SchemaFile], _list_of("one or more files")]], _entries_or_none("one entry per topic")
     ] = {}
+    schema_checks: Annotated[dict[Topic, _SchemaCheck], _entries_or_none("one entry per topic")] = {}
     webhooks: Annotated[dict[Name, _Webhook], _entries_or_none("one entry per webhook")] = {}
     kafka: Annotated[dict[Name, _Kafka], _entries_or_none("one entry per sink of Kafka")] = {}
     payloads: Annotated[dict[Name, _PayloadPlace], _entries_or_none("one entry per place of large payloads")] = {}
@@ -551,6 +562,7 @@ _ENTRIES: dict[str, type[_Rules]] = {
     "stores": StoreRules,
     "routes": RouteRules,
     "exports": ExportRules,
+    "schema_checks": SchemaCheckRules,
     "webhooks": WebhookRules,
     "kafka": KafkaRules,
     "payloads": PayloadRules,
@@ -586,7 +598,7 @@ def _contradictions(document: object) -> Iterator[Problem]:
     yield from spark_contradictions(stores, routes)
     yield from derive_contradictions(routes)
     yield from export_contradictions(stores, routes, _entries(document, "exports"))
-    yield from schema_contradictions(routes, _entries(document, "schemas"))
+    yield from schema_contradictions(routes, _entries(document, "schemas"), _entries(document, "schema_checks"))
     for section in ("webhooks", "kafka"):
         yield from sink_contradictions(stores, routes, section, _entries(document, section))
     yield from payload_contradictions(_entries(document, "payloads"))

@@ -1,4 +1,6 @@
-"""The rules of the section `schemas`: which files have the JSON Schemas of a topic. The files are not read here.
+"""The rules of the sections `schemas` and `schema_checks`: which files have the JSON Schemas of a topic, and who checks its messages.
+
+The files are not read here.
 
 Looks at the values as they were read: one of a wrong kind is passed over here, and refused by the rule of its key.
 """
@@ -9,9 +11,27 @@ from collections.abc import Iterator, Mapping
 
 from relaybox.routes.problems import Problem, show, show_name
 
+OUTBOX_CHECKS = ("none", "refuse")
+FIRST_HOP_CHECKS = ("none", "warn", "set_aside")
 
-def schema_contradictions(routes: Mapping[str, object], schemas: Mapping[str, object]) -> Iterator[Problem]:
-    """A topic with schemas is one of a route, and each of its versions has a file of its own."""
+
+def broken_first_hop_check(value: object) -> str | None:
+    """The rule that a value of `first_hop` breaks; None: it breaks none."""
+    if value in FIRST_HOP_CHECKS:
+        return None
+    if value in ("refuse", "reject"):
+        return "none, warn or set_aside. What arrives was sent: a hop that refused it would stop. Refuse it before, with outbox: refuse"
+    return "none, warn or set_aside"
+
+
+def schema_contradictions(
+    routes: Mapping[str, object], schemas: Mapping[str, object], checks: Mapping[str, object]
+) -> Iterator[Problem]:
+    """A topic with schemas is one of a route, each of its versions has a file of its own, and a topic that is checked has schemas."""
+    for topic in checks:
+        if topic not in schemas:
+            text = f"schemas has no topic {show_name(topic)}; expected a topic of schemas"
+            yield Problem(("schema_checks", topic), text, unknown=topic, known=sorted(schemas))
     sections = [route for route in routes.values() if isinstance(route, Mapping)]
     topics = {topic for route in sections for topic in _texts(route.get("topics"))}
     is_open = any(route.get("topics_by_subscription") is True for route in sections)

@@ -37,6 +37,7 @@ from relaybox.stores.schema import (
     name_store,
     record_server,
     register_hops,
+    renew_payload_checks,
     set_switches,
 )
 from relaybox.stores.script_report import ask_report, take_picture, take_roles
@@ -102,12 +103,19 @@ def write_script(
                 _refuse_rule_change(script, hop, routes)
         register_hops(script, store, routes)
         set_switches(script, store)
-        # of a store that is made for a role of less rights: after the commit that role may replace the function
+        renew_payload_checks(script, store, routes)
+        # of a store that is made for a role of less rights: after the commit that role may replace these functions
         script.when(f"select {IS_STRONGER}", do=lambda: script.call("relaybox_internal.ensure_outbox_segments"))
+        script.when(f"select {IS_STRONGER}", do=lambda: script.call("relaybox_internal.place_payload_trigger"))
         ask_report(script, store, routes, ROLES)
     script.write("\\echo :relaybox_report")
     with script.transaction("Make outbox segments."):
         script.when(f"select not {IS_STRONGER}", do=lambda: _make_segments(script, owner))
+    with (
+        script.transaction("Make the trigger by which the outbox refuses what does not conform, or take it away."),
+        script.waiting(f"init waited {LOCK_TIMEOUT_SECONDS} s for what other transactions hold", OPEN_TRANSACTIONS),
+    ):
+        script.when(f"select not {IS_STRONGER}", do=lambda: _place_trigger(script, owner))
     script.write(f"\\echo store {store.name}: up to date, schema {newest_migration().number}")
     return script.text
 
@@ -115,6 +123,20 @@ def write_script(
 def _make_segments(script: Script, owner: str | None) -> None:
     _become_owner(script, owner)
     script.call("relaybox_internal.ensure_outbox_segments")
+
+
+_PLACE = """
+do $place_payload_trigger$
+begin
+    perform relaybox_internal.place_payload_trigger();
+end
+$place_payload_trigger$
+"""
+
+
+def _place_trigger(script: Script, owner: str | None) -> None:
+    _become_owner(script, owner)
+    script.execute(_PLACE)
 
 
 def _print(script: Script, query: str) -> None:
@@ -173,8 +195,9 @@ def _header(store: Store, routes: Routes, owner: str | None) -> str:
             f"views, grants and comments, and registers the hops. {owns}",
             "It makes no login and has no password. In a database that has only Relaybox in it, it revokes CONNECT and TEMPORARY",
             "from PUBLIC, if the owner of the store owns the database. It prints the owner, and what it changed, revoked and repaired.",
-            "One transaction does all of this; a short one before it adds a column to older stores, and a short one",
-            "after it makes outbox segments. After an error or a kill nothing is half done: run the script again.",
+            "One transaction does all of this; a short one before it adds a column to older stores, and two short ones",
+            "after it make outbox segments and the trigger of schema_checks. After an error or a kill nothing is half done:",
+            "run the script again.",
         )
     )
 

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg2
 
 from relaybox import errors
+from relaybox.contracts.store_checks import write_store_checks
 from relaybox.stores import migrations
 from relaybox.stores.connections import connect
 from relaybox.stores.event_triggers import naming_event_triggers
@@ -67,6 +68,7 @@ class StoreInitialised:
     public_rights_revoked: tuple[str, ...]  # which of these this init took from PUBLIC
     repaired: tuple[str, ...]  # what was not as an earlier init had made it: objects or tables changed, rights revoked
     differing: tuple[str, ...]  # of tables what init leaves, each with the statement that mends it
+    payload_checks: tuple[str, ...]  # what changed of the checks that relaybox.yaml asks for with schema_checks
 
     @property
     def is_new(self) -> bool:
@@ -87,6 +89,7 @@ class StoreInitialised:
             or self.approvals != "unchanged"
             or self.durability_changed
             or self.repaired
+            or self.payload_checks
         )
 
 
@@ -212,7 +215,8 @@ def _applied_version(session: StoreSession) -> _Version:
 def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMENT_ROWS, older: bool = False) -> StoreInitialised:
     """Brings one store up to date and registers the hops that arrive in it and leave it. Idempotent.
 
-    One transaction; then a short one makes outbox segments. That locks the outbox, and a driver reads it while it holds its hop.
+    One transaction; then two short ones make outbox segments, and the trigger of schema_checks. They lock the outbox, and a driver reads it
+    while it holds its hop.
 
     Args:
         store: the store.
@@ -223,7 +227,7 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
     Raises:
         StoreUnusable: a standby, a wrong encoding, fsync off, or missing rights.
         SchemaTooNew: made by a newer Relaybox, the tables or (without `older`) the functions; nothing was changed.
-        ConfigurationError: this database is another store already.
+        ConfigurationError: this database is another store already, or a schema of schema_checks is wrong.
         ObjectsInTheWay: something that is not ours depends on a function or view that must be dropped.
         HopChanged: a registered hop got another path or was retired, or a stream that delivered already got another order.
     """
@@ -235,7 +239,10 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
         segments = tuple(session.call("relaybox_internal.ensure_outbox_segments"))
         session.reach("outbox_segments.made")
         session.commit("outbox_segments")
-    return replace(done, segments_made=segments)
+        placed = tuple(session.call("relaybox_internal.place_payload_trigger"))
+        session.reach("payload_trigger.placed")
+        session.commit("payload_trigger")
+    return replace(done, segments_made=segments, payload_checks=(*done.payload_checks, *placed))
 
 
 @dataclass(frozen=True)
@@ -333,6 +340,7 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
     hops = register_hops(session, store, routes)
     orphaned_hops = tuple(one.hop for one in list_orphaned_hops(session, store, routes) if one.retired_at is None)
     senders, subscriptions, topics, approvals = set_switches(session, store)
+    payload_checks = tuple(renew_payload_checks(session, store, routes))
     public = tuple(session.call("relaybox_internal.public_rights"))
     revoked = tuple(right for right in applied.public_rights_before if right not in public)
     return StoreInitialised(
@@ -354,7 +362,17 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
         revoked,
         applied.repaired,
         applied.differing,
+        payload_checks,
     )
+
+
+def renew_payload_checks(session: Statements, store: Store, routes: Routes) -> Any:
+    """Has the store check messages by their schemas as relaybox.yaml says; returns what changed. The trigger comes after the commit.
+
+    Raises:
+        ConfigurationError: a schema can't be read or checked in SQL, or a version refuses what the one before it took.
+    """
+    return session.call("relaybox_internal.renew_payload_checks", write_store_checks(routes, store))
 
 
 def set_switches(session: Statements, store: Store) -> tuple[str, str, str, str]:

@@ -41,6 +41,8 @@ _KEPT = (
     "array['replay_window_seconds', 'stopped_consumer', 'detach_after_seconds', 'detach_to', 'topics', 'policy', 'processed_by']"
 )
 
+_CHECKS = "(select coalesce(jsonb_agg(to_jsonb(t)), '[]') from relaybox_internal.checked_topic t)"
+
 _OBJECTS = "(select coalesce(jsonb_object_agg(i.identity, i.digest), '{}') from relaybox_internal.installed_object i)"
 
 _SETTINGS = """
@@ -57,6 +59,7 @@ do $before$
 begin
     perform set_config('relaybox_init.before', jsonb_build_object(
         'migrations', '[]'::jsonb, 'objects', '{{}}'::jsonb, 'hops', '{{}}'::jsonb, 'defects', '[]'::jsonb, 'settings', '{{}}'::jsonb,
+        'checks', '[]'::jsonb,
         'roles', (select jsonb_agg(r.rolname) from pg_roles r),
         'public_rights', {_PUBLIC_RIGHTS}, 'rights', {_RIGHTS}
     )::text, true);
@@ -121,6 +124,10 @@ def take_picture(session: Statements) -> None:
         )
 
     session.when(_HAS_HOPS, do=take_objects)
+    session.when(
+        "select to_regclass('relaybox_internal.checked_topic') is not null",
+        do=lambda: session.execute(_ADD.format(added=f"'checks', {_CHECKS}")),
+    )
 
 
 _REPORT = f"""
@@ -169,6 +176,15 @@ with pictures as (
     union all
     select 9, 'durability', p.settings ->> 'durability' from pictures p
     where coalesce(p.before -> 'settings' ->> 'durability', 'server') <> p.settings ->> 'durability'
+    union all
+    select 14, 'schema checks', 'topic ' || t.topic || ': outbox ' || t.outbox || ', first_hop ' || t.first_hop
+        || ', versions 1 to ' || t.newest_version
+    from relaybox_internal.checked_topic t, pictures p
+    where not p.before -> 'checks' @> jsonb_build_array(to_jsonb(t))
+    union all
+    select 14, 'schema checks', 'topic ' || (b ->> 'topic') || ' is checked no more'
+    from pictures p, jsonb_array_elements(p.before -> 'checks') b
+    where b ->> 'topic' not in (select t.topic from relaybox_internal.checked_topic t)
     union all
     select 10, 'repaired', d.defect from pictures p, jsonb_array_elements_text(p.before -> 'defects') d (defect)
     union all

@@ -13,7 +13,14 @@ declare
     source constant text := format(
         'new_rows relaybox_row cross join lateral relaybox_internal.message_of_row_%s(%s) m', adopted.adoption_id,
         case when of_parts then '{row}' else 'relaybox_row' end
-    );
+    )
+    -- what the outbox would refuse by its schema is set aside too; a backlog is checked when it moves
+    || case
+        when adopted.on_unmapped <> 'set_aside' then ''
+        when adopted.state = 'backlog' then ' cross join (select null::text as refusal) r'
+        else ' cross join lateral (select case when m.is_good then relaybox_internal.outbox_refusal('
+            'm.topic, m.headers, m.payload, m.payload_bytes) end as refusal) r'
+    end;
     is_aside constant boolean := adopted.on_unmapped = 'set_aside';
     statements text[] := '{}';
     body text;
@@ -40,7 +47,7 @@ begin
         || case when adopted.mapping ? 'message_id' then 'm.message_id' else 'relaybox.new_message_id()' end,
         source,
         case
-            when is_aside then 'm.is_good'
+            when is_aside then 'm.is_good and r.refusal is null'
             else format(
                 'case when m.is_good then true else relaybox_internal.refuse_row(%s, %s, %s) end',
                 adopted.adoption_id,
@@ -53,7 +60,8 @@ begin
     if is_aside then
         statements := statements || format(
             E'insert into relaybox_internal.unmapped_row (adoption_id, problem, content)\n'
-            '        select %s, m.problem, row_to_json(relaybox_row)::text\n        from %s\n        where not m.is_good',
+            '        select %s, coalesce(r.refusal, m.problem), row_to_json(relaybox_row)::text\n        from %s\n'
+            '        where not m.is_good or r.refusal is not null',
             adopted.adoption_id, source
         );
     end if;

@@ -1,6 +1,7 @@
 -- Writes the receipt of a slice, as the last statement of the slice's transaction, if its batch is
 -- still open. Locks the hop_in row FOR SHARE: publish waits for slices in flight, and a slice that
 -- resumes after publish is refused (a plain SELECT would read stale state). READ COMMITTED only.
+-- Messages of topics that the hop checks are checked before (check_slice()).
 -- Raises RB011 (another batch is due), RB012 (the content differs from the plan's digest, or a
 -- slice of another plan is here), RB015 (already published, or of an older generation).
 create or replace function relaybox_internal.accept_slice(
@@ -16,6 +17,7 @@ declare
     hop_generation integer;
     copied_plan uuid;
     arrived_digest text;
+    checked jsonb;
 begin
     -- before the lock: publish must not wait for the digest
     if digest_ is not null then
@@ -33,6 +35,14 @@ begin
                 hint = 'Messages of the source were changed after planning. '
                     'Nothing of the slice was kept.';
         end if;
+    end if;
+    -- as the digest: an init may change it meanwhile, and a message is checked by one of the two rules
+    select jsonb_object_agg(c.topic, c.rule) into checked
+    from relaybox_internal.hop_check c where c.log_id = log_id_;
+    if checked is not null then
+        perform relaybox_internal.check_slice(
+            log_id_, first_position, first_position + row_count_ - 1, checked
+        );
     end if;
     select i.published_batch, i.generation into published, hop_generation
     from relaybox_internal.hop_in i where i.log_id = log_id_

@@ -30,6 +30,8 @@ begin
     if head.generation < generation_ then
         delete from relaybox_internal.log l
         where l.log_id = log_id_ and l.log_position > head.published_position;
+        delete from relaybox_internal.nonconforming_message n
+        where n.log_id = log_id_ and n.log_position > head.published_position;
         delete from relaybox_internal.receipt r
         where r.log_id = log_id_ and r.batch > head.published_batch;
         update relaybox_internal.hop_in set generation = generation_ where log_id = log_id_;

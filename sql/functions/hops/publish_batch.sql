@@ -53,11 +53,16 @@ begin
         from relaybox_internal.count_batch_rows(head, batch_, first_position_, last_position_);
         insert into relaybox_internal.arrival (
             log_id, batch, plan_id, first_position, last_position, row_count, slice_count,
-            source_system_identifier, source_timeline, has_own_indexes
+            source_system_identifier, source_timeline, has_own_indexes, set_aside_count
         )
         values (
             log_id_, batch_, plan_id_, first_position_, last_position_, counted.row_count,
-            slice_count_, source_system_identifier_, source_timeline_, counted.has_own_indexes
+            slice_count_, source_system_identifier_, source_timeline_, counted.has_own_indexes,
+            (
+                select nullif(count(*), 0) from relaybox_internal.nonconforming_message n
+                where n.log_id = log_id_ and n.log_position >= first_position_
+                    and n.log_position <= last_position_ and n.is_set_aside
+            )
         )
         returning * into arrived;
     end if;

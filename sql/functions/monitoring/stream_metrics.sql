@@ -59,4 +59,14 @@ as $$
                 and d.reason <> 'delayed'
         ))
     ) m (metric, value)
+    union all
+    select
+        'relaybox_nonconforming_messages',
+        jsonb_build_object('hop', i.hop, 'topic', c.topic),
+        (
+            select count(*) from relaybox_internal.nonconforming_message n
+            where n.log_id = c.log_id and n.topic = c.topic
+        )
+    from relaybox_internal.hop_check c
+    join relaybox_internal.hop_in i on i.log_id = c.log_id
 $$;

@@ -32,6 +32,8 @@ begin
     perform relaybox_internal.compact_late_deliveries(stream_.stream_id, log_id_);
     delete from relaybox_internal.arrival a where a.log_id = log_id_ and a.batch <= last.batch;
     get diagnostics removed = row_count;
+    delete from relaybox_internal.nonconforming_message n
+    where n.log_id = log_id_ and n.log_position <= last.last_position;
     delete from relaybox_internal.delivery d
     where d.stream_id = stream_.stream_id and d.log_id = log_id_
         and d.last_stream_position

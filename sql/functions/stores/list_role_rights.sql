@@ -19,15 +19,15 @@ with our_table (table_schema, table_name, driver_may) as (
         'arrival', 'attempt', 'attestation', 'backlog', 'batch', 'confirmation', 'cursor',
         'dead_letter', 'decision', 'delivery', 'derivation', 'derivation_attempt',
         'derivation_trial', 'derivation_trial_attempt', 'derivation_trial_message', 'detached_payload', 'detached_segment', 'dropped_segment', 'failed_attempt', 'generation', 'ghost', 'held',
-        'hop_in', 'hop_out', 'index_range', 'lane', 'late_delivery', 'numbering', 'payload_collection', 'receipt',
+        'hop_in', 'hop_out', 'index_range', 'lane', 'late_delivery', 'nonconforming_message', 'numbering', 'payload_collection', 'receipt',
         'replay_range', 'seen', 'sender', 'sender_counter', 'sender_state', 'skip', 'stream',
         'stream_log', 'stream_topic', 'subscription', 'topic_request'
     ]) t (name)
     union all
     select 'relaybox_internal', t.name, array['SELECT']
     from unnest(array[
-        'adopted_row', 'adopted_table', 'consumer_action', 'consumer_quota', 'endpoint_failure',
-        'frame_partition', 'installed_object', 'put', 'sealed_segment', 'store', 'stream_role',
+        'adopted_row', 'adopted_table', 'check_function', 'checked_topic', 'consumer_action', 'consumer_quota', 'endpoint_failure',
+        'frame_partition', 'hop_check', 'installed_object', 'put', 'sealed_segment', 'store', 'stream_role',
         'subscription_role', 'topic_role', 'unmapped_row'
     ]) t (name)
     union all

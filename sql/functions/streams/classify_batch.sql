@@ -10,6 +10,11 @@ language plpgsql volatile
 as $$
 declare
     reads_from bigint;
+    -- a message of the batch does not conform to its schema, and is not to be delivered
+    has_set_aside boolean := coalesce((
+        select a.set_aside_count > 0 from relaybox_internal.arrival a
+        where a.log_id = input_log.log_id and a.batch = batch_
+    ), false);
 begin
     perform relaybox_internal.make_delivery_tables();
     perform relaybox_internal.find_batch_senders(
@@ -17,6 +22,11 @@ begin
     );
     perform relaybox_internal.resume_stalled_senders(stream_, input_log, first_position);
     perform relaybox_internal.classify_batch_senders(stream_, input_log);
+    if has_set_aside then
+        perform relaybox_internal.mark_nonconforming_senders(
+            input_log.log_id, first_position, last_position
+        );
+    end if;
     select coalesce(min(b.resumes_after) + 1, first_position) into reads_from
     from pg_temp.decision_sender b;
     if stream_.message_id_window > 0 then
@@ -41,7 +51,7 @@ begin
         input_log.log_id, first_position, last_position
     );
     perform relaybox_internal.find_epoch_ends(stream_, input_log, first_position, last_position);
-    if stream_.delivery_order = 'fifo' and not stream_.recheck
+    if stream_.delivery_order = 'fifo' and not stream_.recheck and not has_set_aside
         and not exists (select from pg_temp.repeated_id)
     then
         perform relaybox_internal.sort_senders(stream_, input_log, first_position);
@@ -50,6 +60,7 @@ begin
         perform relaybox_internal.find_seen_indexes(input_log.log_id, reads_from, last_position);
     end if;
     perform relaybox_internal.classify_rows(stream_, input_log, first_position, last_position);
+    perform relaybox_internal.set_aside_nonconforming();
     if stream_.delivery_order = 'causal' then
         perform relaybox_internal.classify_clocks(stream_);
     end if;

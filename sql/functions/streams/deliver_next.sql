@@ -36,7 +36,8 @@ begin
     end if;
     -- recheck: an operator skipped a gap, so that this batch decides on the held messages as well
     needs_look := coalesce(batch.has_own_indexes, true) or stream_.message_id_window > 0
-        or stream_.delivery_order = 'causal' or stream_.recheck;
+        or stream_.delivery_order = 'causal' or stream_.recheck
+        or coalesce(batch.set_aside_count > 0, false);
     is_in_order := true;
     if needs_look then
         perform relaybox_internal.classify_batch(

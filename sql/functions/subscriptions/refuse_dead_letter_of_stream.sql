@@ -21,6 +21,8 @@ begin
         'epoch_not_begun') then format('declare it (relaybox senders declare %s), then send the message again with the same index', relaybox_internal.shell_words(found_.origin, found_.sender, 'gapless'))
         when found_.reason = 'sender_not_gapless' then format('begin a gapless epoch (relaybox senders new-epoch %s), then send the ' ||
             'message again in it', relaybox_internal.shell_words(found_.origin, found_.sender, 'gapless'))
+        when found_.reason = 'does_not_conform' then 'correct the payload or the schema, then send the message again with the sender''s ' ||
+            'next index'
         when found_.reason = 'index_too_far' then 'send the message again with the same index, once those before it have been sent'
         else 'if it is still wanted, send it again with the sender''s next index'
     end;

@@ -14,7 +14,7 @@ as $$
         from relaybox_internal.stream s
         join relaybox_internal.stream_log o on o.stream_id = s.stream_id
         join relaybox_internal.dead_letter d on d.log_id = o.log_id and d.subscription_id is null
-            and starts_with(d.reason, 'clock_')
+            and (starts_with(d.reason, 'clock_') or d.reason = 'does_not_conform')
         -- a lookup each, since few are set aside: a join would read the whole log
         cross join lateral (
             select m.sender, m.epoch, m.index from relaybox_internal.log m

@@ -47,6 +47,7 @@ def show_initialised(stores: Sequence[StoreInitialised], *, done: bool) -> None:
             "approvals of messages that are given again": "" if store.approvals == "unchanged" else store.approvals,
             "durability": store.durability if store.durability_changed else "",
             "repaired": shorten(store.repaired),
+            "schema checks": "; ".join(store.payload_checks),
         }
         for what, text in changes.items():
             if text:

@@ -7,6 +7,7 @@ beside the same insert by SQL, in one session.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -25,7 +26,7 @@ from relaybox.local.bench.hop import WARM_UP, describe_environment, show_progres
 from relaybox.local.bench.pgbench import SESSIONS, SIZES, Script, Sending, send
 from relaybox.local.bench.report import spread, write_json
 from relaybox.local.bench.rivals import PGMQ, PGQ
-from relaybox.local.bench.stores import SOURCE, BenchStores, bench_directory, open_bench_stores
+from relaybox.local.bench.stores import SOURCE, TOPIC, BenchStores, bench_directory, open_bench_stores
 from relaybox.local.processes import tree_cpu_seconds
 from relaybox.outbox import put
 
@@ -33,6 +34,30 @@ PAYLOAD = (
     '{"order": 17, "placed_at": "2026-01-01T00:00:17+00:00", "customer": "customer-17", "amount": 6.29, "currency": "EUR", '
     '"lines": [{"sku": "70efdf2ec9b086079795c442636b55fb", "quantity": 4}], "checksum": "1e2f0a2f5c0e9b7f4b6d0f2f8a4c3d21"}'
 )
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "order": {"type": "integer", "minimum": 1},
+        "placed_at": {"type": "string", "maxLength": 40},
+        "customer": {"type": "string", "pattern": "^customer-[0-9]+$"},
+        "amount": {"type": "number", "minimum": 0},
+        "currency": {"enum": ["EUR", "USD"]},
+        "lines": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "properties": {"sku": {"type": "string"}, "quantity": {"type": "integer", "minimum": 1}},
+                "required": ["sku", "quantity"],
+            },
+        },
+        "checksum": {"type": "string"},
+    },
+    "required": ["order", "customer", "lines"],
+}
+"""Of PAYLOAD: 10 values are looked at."""
+
+_CHECKED_TOPIC = "checked-orders"
 _TABLES = """
 create schema bench;
 create sequence bench.plain_seq as bigint cache 1;
@@ -58,12 +83,22 @@ class _Contestant:
     statement: str
     makes: tuple[Callable[[], str | None], ...] = ()
     """The SQL that must be there first; None: it is not, and the contestant is left out."""
+    outbox_checks: bool = False
+    """The outbox has the trigger of schema_checks while it sends."""
 
 
 PLAIN, OUTBOX = "plain", "outbox"
 CONTESTANTS: Mapping[str, _Contestant] = {
     PLAIN: _Contestant("equal table without machinery", f"insert into bench.plain {_COLUMNS}"),
     OUTBOX: _Contestant("relaybox.outbox", f"insert into relaybox.outbox {_COLUMNS}"),
+    "other-topic": _Contestant(
+        "relaybox.outbox, which checks another topic", f"insert into relaybox.outbox {_COLUMNS}", outbox_checks=True
+    ),
+    "checked": _Contestant(
+        "relaybox.outbox, which checks this topic",
+        f"insert into relaybox.outbox {_COLUMNS.replace('orders', _CHECKED_TOPIC, 1)}",
+        outbox_checks=True,
+    ),
     "debezium-kept": _Contestant("outbox with Debezium's columns, kept", f"insert {_INSERT_DEBEZIUM}"),
     "debezium-deleted": _Contestant(
         "the same, deleted at once",
@@ -143,7 +178,7 @@ def run_bench_produce(
         )
     console = console or Console()
     with bench_directory(console) as directory, open_bench_stores(directory, {}) as stores:
-        stores.new_route()
+        _make_route(stores, directory)
         left_out = _make_contestants(stores, console)
         sendings = tuple(_take_turns(_Place(stores, directory), left_out, messages, rounds, console))
         report = ProduceReport(messages, rounds, describe_environment(stores), left_out, sendings)
@@ -160,6 +195,18 @@ class _Place:
     def cpu_seconds(self) -> float:
         """Of the source's server until now, with the sessions that have ended."""
         return tree_cpu_seconds(self.stores.clusters[SOURCE].pid or 0)
+
+    def check(self, *, is_on: bool) -> None:
+        """The trigger of schema_checks, as if relaybox.yaml asked for it or did not."""
+        self.stores.query(SOURCE, f"alter table relaybox.outbox {'enable' if is_on else 'disable'} trigger refuse_payload")
+
+
+def _make_route(stores: BenchStores, directory: Path) -> None:
+    (directory / "checked.json").write_text(json.dumps(_SCHEMA))
+    stores.write_routes(
+        {"bench": {"topics": [TOPIC, _CHECKED_TOPIC]}},
+        sinks={"schemas": {_CHECKED_TOPIC: ["checked.json"]}, "schema_checks": {_CHECKED_TOPIC: {"outbox": "refuse"}}},
+    )
 
 
 def _make_contestants(stores: BenchStores, console: Console) -> tuple[str, ...]:
@@ -189,6 +236,7 @@ def _take_turns(place: _Place, left_out: tuple[str, ...], messages: int, rounds:
         for round_, size, name in turns:
             progress.update(task, description=f"{name}, {size}")
             place.stores.query(SOURCE, "select relaybox_internal.ensure_outbox_segments()")
+            place.check(is_on=name in CONTESTANTS and CONTESTANTS[name].outbox_checks)
             place.stores.settle()
             if name in PUTS:
                 sending = _put(place, name, size, round_, messages // SESSIONS // size * size)

@@ -121,7 +121,7 @@ class BenchStores:
         Args:
             routes: by name; what is missing has the values of a benchmark.
             segment_rows: of the outbox and the logs.
-            sinks: the sections `webhooks` and `kafka`.
+            sinks: other sections, such as `webhooks` and `kafka`.
         """
         every = {"path": [SOURCE, DESTINATION], "policy": "received", "limits": dict(self._limits)}
         path = self._directory / "relaybox.yaml"

@@ -26,6 +26,7 @@ from relaybox.monitoring.doctor.repairs import (
     check_tables,
 )
 from relaybox.monitoring.doctor.replication import check_slots, check_standbys
+from relaybox.monitoring.doctor.schema_checks import check_schema_checks
 from relaybox.monitoring.doctor.schemas import check_hops, check_name, check_owner, check_schema
 from relaybox.monitoring.doctor.servers import check_encoding, check_primary, check_version
 from relaybox.monitoring.doctor.statement_logs import check_statement_logs
@@ -73,6 +74,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
     "endpoints": check_endpoints,
     "adopted_tables": check_adopted_tables,
     "payloads": check_payloads,
+    "schema_checks": check_schema_checks,
 })  # fmt: skip
 
 CONNECTION, STORE_CLOCKS = "connection", "store_clocks"

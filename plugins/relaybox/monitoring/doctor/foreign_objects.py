@@ -24,9 +24,9 @@ select format('Trigger %%I is on %%s', t.tgname, o.name) as what, 'it can change
     format('drop trigger %%I on %%s', t.tgname, o.name) as drop
 from pg_trigger t join ours o on o.oid = t.tgrelid
 where not t.tgisinternal and t.tgparentid = 0
-    and not exists ( -- of a sealed segment; Relaybox has no other
+    and not exists ( -- of a sealed segment, and of schema_checks; Relaybox has no other
         select from pg_proc p join pg_namespace n on n.oid = p.pronamespace
-        where p.oid = t.tgfoid and (n.nspname, p.proname) = ('relaybox_internal', 'refuse_late_row')
+        where p.oid = t.tgfoid and n.nspname = 'relaybox_internal' and p.proname in ('refuse_late_row', 'refuse_payload')
     )
 union all
 select format('Rule %%I is on %%s', w.rulename, o.name), 'it rewrites statements',
