@@ -369,7 +369,7 @@ def test_the_check_of_adopted_rows_says_what_the_outbox_says(world: World) -> No
                 '{"a": [1, 1e400]}',
             ),
             *(
-                '{"relaybox-expires-at": %s}' % value
+                f'{{"relaybox-expires-at": {value}}}'
                 for value in (
                     "null",
                     '"1"',
