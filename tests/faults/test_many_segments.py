@@ -46,6 +46,7 @@ def test_g2_a_late_row_of_the_first_segment_comes_once_to_consumers_of_hundreds_
     """One session has fetched before there were many segments, the other begins then; the late row is committed last."""
     world.cut_small_segments()
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
+    world.query("airline", "select relaybox_internal.ensure_outbox_segments(%s)", MESSAGES // 10 + 20)
     with (
         world.session() as late,
         closing(psycopg2.connect(service=STORE)) as early,
@@ -56,7 +57,6 @@ def test_g2_a_late_row_of_the_first_segment_comes_once_to_consumers_of_hundreds_
         world.transfer()
         found = read_on(early, FEW)
         assert len(found) == FEW
-        world.query("airline", "select relaybox_internal.ensure_outbox_segments(%s)", MESSAGES + 100)
         world.query("airline", EXPIRED)
         world.send_many(MESSAGES, prefix="n")
         world.transfer()
