@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 from hypothesis import Phase
 from hypothesis.stateful import run_state_machine_as_test
 
+from relaybox.adoption import adopting
 from tests.faults.adoption_machine import AdoptionMachine
 from tests.faults.change_cells import life_of
+from tests.faults.change_machine import ChangeMachine
 from tests.faults.changes import BOTH
 from tests.faults.lives import in_lives, lives_of
-from tests.faults.restores import MakeWorld
+from tests.faults.restores import MakeWorld, repair_route, restore
 
 pytestmark = pytest.mark.thorough
 
@@ -52,6 +54,30 @@ def test_g12_a_backlog_whose_command_is_killed_while_stores_move_and_drop(
         else:
             machine.adopt(which, True, False)
         machine.insert(which, 2, BOTH)
+
+
+def test_g11_a_store_that_goes_back_to_a_waiting_backlog_sends_it_again_with_its_ids(make_small: MakeWorld) -> None:
+    """docs/adopt.md says so. What is not counted twice is an id."""
+    with make_small() as (world, databases):
+        machine = in_lives(AdoptionMachine, lambda: nullcontext((world, databases)))()
+        machine.build(batch_rows=3, both=True)
+        machine.insert("plain", 4, ("flights",))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(adopting, "_move_backlog", lambda *_: 0)
+            machine.adopt("plain", True, False)
+        ChangeMachine.back_up(machine)
+        machine.adopt("plain", True, False)
+        machine.transfer(0, 0)
+        restore(machine.backup.copy, databases, ("airline",))
+        routes = machine.world.routes
+        repair_route(routes.route("flights"), routes)
+        machine.adopt("plain", True, False)
+        machine.transfer(0, 0)
+        ids = [
+            message_id for (message_id,) in world.query("hub", "select message_id from relaybox.inbox where hop = 'flights/1'")
+        ]
+        assert (len(ids), len(set(ids))) == (8, 4)
+        machine.stack.close()
 
 
 def test_g12_whatever_becomes_of_adopted_tables(make_small: MakeWorld) -> None:
