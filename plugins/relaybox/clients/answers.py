@@ -52,9 +52,13 @@ def _read_libpq(error: Any, sqlstate: str | None) -> StoreAnswer:
 
 
 def _is_broken(error: Any) -> bool:
-    """Without an SQLSTATE the connection broke; in the middle of a COPY psycopg2 has no class for it either."""
+    """Without an SQLSTATE the connection broke; in the middle of a COPY psycopg2 has no class for it either.
+
+    InternalError without one is of the library: the answers it got fit no statement. So psycopg meets two farewells at once, the server's
+    and that of the pooler between.
+    """
     names = [kind.__name__ for kind in type(error).__mro__]
-    return "OperationalError" in names or "InterfaceError" in names or names[0] == "DatabaseError"
+    return "OperationalError" in names or "InterfaceError" in names or names[0] in ("DatabaseError", "InternalError")
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
