@@ -36,6 +36,8 @@ def consume(store: Any, subscription: str) -> None:
 def wait(store: Any, subscription: str) -> None:
     """Waits for a notification, at most as long as the store says. Outside a transaction: inside one, nothing is heard."""
     with store.cursor() as cursor:
+        cursor.execute("select relaybox.listen(%s)", (subscription,))  # again and again: it listens once
+        store.commit()  # it listens from here on, so what is delivered before makes the next answer 1 second at most
         cursor.execute("select relaybox.rest_seconds(%s)", (subscription,))
         ends_at = time.monotonic() + cursor.fetchone()[0]
     store.commit()
@@ -50,12 +52,9 @@ def wait(store: Any, subscription: str) -> None:
 def main(service: str, subscription: str) -> None:
     """Consumes, and waits for more."""
     store = psycopg2.connect(service=service)
-    with store.cursor() as cursor:
-        cursor.execute("select relaybox.listen(%s)", (subscription,))
-    store.commit()  # it listens from here on
     with suppress(KeyboardInterrupt):
         while True:
-            consume(store, subscription)  # also what was delivered before it listened
+            consume(store, subscription)
             wait(store, subscription)
 
 

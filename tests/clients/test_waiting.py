@@ -26,7 +26,7 @@ from tests.support.libraries import LIBRARIES, Library, each, finish, url, with_
 from tests.support.patience import patience
 from tests.support.services import break_service
 from tests.support.streams import STORE, deliver
-from tests.support.world import World, wait_until
+from tests.support.world import World, routes_file, wait_until
 
 FOREVER = 3600.0
 """Seconds: longer than any test, so that nothing but what it tests ends a rest."""
@@ -178,7 +178,8 @@ def test_what_is_delivered_on_the_way_to_the_rest_ends_it(
     shop: World, library: Library, rests: Rests, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     """After the fetch that found nothing. The store does not help: it says that a rest may last for an hour."""
-    monkeypatch.setattr(session, "_REST_SECONDS", "select cast({longest} as double precision)")
+    rest_forever = "select relaybox.listen(cast({subscription} as text)), cast({longest} as double precision)"
+    monkeypatch.setattr(session, "_REST", rest_forever)
     is_delivered = threading.Event()
     listen, rest = session.ConsumerSession.listen, session.ConsumerSession.rest
 
@@ -218,6 +219,31 @@ def test_a_session_that_ends_while_it_waits_is_followed_by_one_that_listens(shop
             shop.transfer()
             assert worker.next() == payload
             begin_rest(rests, count + 1)
+
+
+@with_each_library
+@pytest.mark.parametrize("source", ["trains", "flights"])
+def test_a_subscription_that_began_again_is_heard_on_its_new_stream(
+    shop: World, library: Library, rests: Rests, source: str
+) -> None:
+    """It ended while its worker rested. On the same stream it begins at the start, so that there is something to fetch at once."""
+    routes_file(shop.path.parent, more_routes={"trains": {"topics": ["trains"], "path": ["airline", STORE]}})
+    shop.register()
+    shop.send("old")
+    shop.transfer()
+    with working(library) as worker:
+        assert worker.next() == "old"
+        begin_rest(rests)
+        count = len(rests)
+        shop.query(STORE, "select relaybox.unsubscribe('billing')")
+        shop.query(STORE, f"select relaybox.subscribe('billing', '{source}')")
+        if source == "flights":
+            assert worker.next() == "old"
+        begin_rest(rests, count)
+        for payload in ("a", "b"):
+            shop.send(payload, topic=source)
+            shop.transfer(shop.routes.hop(f"{source}/1"))
+            assert worker.next() == payload
 
 
 @with_each_library

@@ -60,9 +60,12 @@ select
 
 _LISTEN = "select relaybox.listen(cast({subscription} as text))"
 
-_REST_SECONDS = """
-select relaybox.rest_seconds(cast({subscription} as text), cast({lane} as integer), cast({longest} as double precision))
+_REST = """
+select
+    relaybox.listen(cast({subscription} as text)),
+    relaybox.rest_seconds(cast({subscription} as text), cast({lane} as integer), cast({longest} as double precision))
 """
+"""A session that listens already listens once. A subscription that ended and began again may read another stream."""
 
 _ACK = """
 select
@@ -100,6 +103,7 @@ class ConsumerSession:
         self._maybe_upgraded_while: set[str] = set()
         self._asked: Any = None
         self._listener: Any = None
+        self._channel = ""
         self._may_listen = False  # the server's session, also where the client was cut off in the middle
         self._longest_rest = math.inf
 
@@ -232,16 +236,17 @@ class ConsumerSession:
             yield from self.commit()
             return False
         self._may_listen = True
-        [(channel,)] = yield from self._execute(_LISTEN, {"subscription": self.subscription}, "listening")
+        [(self._channel,)] = yield from self._execute(_LISTEN, {"subscription": self.subscription}, "listening")
         yield from self.commit()
-        self._listener = yield from self._translated(functools.partial(self._client.open_listener, channel), "listening")
+        self._listener = yield from self._translated(functools.partial(self._client.open_listener, self._channel), "listening")
         self._longest_rest = idle_seconds / 2 if idle_seconds else math.inf
         return True
 
     def rest(self, stop: Any, lane: int | None, poll_seconds: float, wait: Callable[[float], object]) -> Steps[None]:
         """Waits until something may be there to fetch: for a notification, if the session listens, else for `poll_seconds`.
 
-        A session that the server ends when it idles (idle_session_timeout) rests half as long at most.
+        A session that the server ends when it idles (idle_session_timeout) rests half as long at most. Where the subscription reads another
+        stream now, the session is closed and nothing is waited for: the next one fetches, and listens to the channel of that stream.
 
         Args:
             stop: the StopEvent of the worker, which ends the rest.
@@ -256,10 +261,12 @@ class ConsumerSession:
             yield functools.partial(wait, poll_seconds)
             return
         values = {"subscription": self.subscription, "lane": lane, "longest": max(poll_seconds, LISTENING_SECONDS)}
-        rows = yield from self._execute(_REST_SECONDS, values, "asking how long to rest")
+        [(channel, seconds)] = yield from self._execute(_REST, values, "asking how long to rest")
         yield from self.commit()
-        seconds = min(rows[0][0], self._longest_rest)
-        waiting = functools.partial(stop.wait_for_notification, self._listener, seconds)
+        if channel != self._channel:
+            yield from self.close()
+            return
+        waiting = functools.partial(stop.wait_for_notification, self._listener, min(seconds, self._longest_rest))
         yield from self._translated(waiting, "waiting for messages")
 
     def _execute(self, statement: str, values: Mapping[str, object], doing: str) -> Steps[list[Any]]:

@@ -18,8 +18,10 @@ $$;
 
 comment on function relaybox.listen(text) is
 'Lets this session be notified when a subscription may have something to fetch: LISTEN on the channel
-of its stream. Call it once in a session, commit, fetch until nothing comes, then wait for a
-notification. It is a hint: look by yourself too, after rest_seconds(). Behind a pooler nothing is heard.
+of its stream. When a fetch gave nothing: call it, commit, then wait for a notification, at most for
+rest_seconds(). A session that listens already listens once. It is a hint: look by yourself too.
+Behind a pooler nothing is heard.
 `subscription`: its name.
-Returns the channel. Each delivery of a batch notifies it, and each redrive, replay and release.
+Returns the channel, another one if the subscription ended and began again on another stream. Each
+delivery of a batch notifies it, and each redrive, replay and release.
 Errors: RB031 (not subscribed), RB040 (bound to other roles).';

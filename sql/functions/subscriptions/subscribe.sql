@@ -59,6 +59,14 @@ begin
     );
     perform relaybox_internal.require_quota(subscription, is_new_topic);
     perform relaybox_internal.open_lanes(made, lanes, first_stream_position_);
+    -- workers of the subscription of this name that has ended may rest, and listen to its stream
+    perform relaybox_internal.wake_consumers(ended.stream_id)
+    from (
+        select s.stream_id from relaybox_internal.subscription s
+        where s.subscription = subscribe.subscription and s.ended_at is not null
+        order by s.subscription_id desc
+        limit 1
+    ) ended;
     perform relaybox_internal.record_action(
         made, subscription, 'subscribe', null, jsonb_build_object(
             'source', source, 'start', start,
