@@ -128,19 +128,25 @@ def test_the_sequence_set_back_into_sealed_segments_without_later_rows_is_a_defe
 
 
 def test_a_call_seals_no_more_segments_than_it_may_and_the_next_one_goes_on(
-    small: World, monkeypatch: pytest.MonkeyPatch
+    small: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A driver that finds thousands of full segments does not seal for minutes before it moves a message."""
+    """A driver that finds thousands of full segments does not seal for minutes before it moves a message. It tells how far it is."""
     monkeypatch.setattr(sealing, "SEALING_TRANSACTIONS", 1)
     for _ in range(15):
         small.query("airline", "select relaybox_internal.ensure_outbox_segments()")
         small.send_many(30)
     noted = NOTHING_NOTED
     counts = []
+    caplog.set_level("INFO", logger="relaybox")
     for _ in range(3):
         noted = seal(small, noted)
         counts.append(len(sealed(small)))
     assert counts == [20, 40, 45]
+    told = [message for message in caplog.messages if message.startswith("outbox_segments_sealed")]
+    assert told == [
+        f"outbox_segments_sealed store=airline segments={count} has_more={has_more}"
+        for count, has_more in ((20, True), (20, True), (5, False))
+    ]
     assert small.value("airline", "select max(last_seq) from relaybox_internal.sealed_segment") == 449
     small.transfer()
     assert len(small.payloads()) == 450

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from relaybox.log_events import emit
+
 if TYPE_CHECKING:
     from relaybox.stores.sessions import StoreSession
 
@@ -59,6 +61,9 @@ def seal_segments(source: StoreSession, noted: WritersNoted = NOTHING_NOTED) -> 
         )
         session.reach("outbox_seal.sealed")
         session.commit("outbox_seal")
-        if sealed.sealed_count < SEALED_AT_ONCE:
+        has_more = sealed.sealed_count == SEALED_AT_ONCE
+        if sealed.sealed_count:
+            emit("outbox_segments_sealed", store=source.store, segments=sealed.sealed_count, has_more=has_more)
+        if not has_more:
             break
     return WritersNoted(sealed.through_seq, sealed.writers)
