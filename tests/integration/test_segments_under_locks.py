@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
+import psycopg2
 import pytest
 
 from relaybox.routes import Routes, Store
 from relaybox.stores.initialisation import check_store
 from relaybox.stores.schema import initialise_store
+from tests.support.cli import invoke
 from tests.support.patience import patience
 from tests.support.world import World, insert, wait_until
 
@@ -67,6 +70,55 @@ def test_g1_a_producer_never_fails_because_its_segment_is_being_made(world: Worl
         producer.result(patience(30))
     world.transfer()
     assert world.payloads() == ["first", "in time"]
+
+
+def overflow(world: World) -> tuple[str, str, str]:
+    """What doctor says of the overflow: severity, what, and what to do."""
+    report = invoke("doctor", "airline", "--json").document["stores"][0]
+    [one] = [one for one in report["results"] if one["check"] == "overflow"]
+    return one["severity"], one["what"], one["next_step"]
+
+
+def drain(next_step: str) -> None:
+    """Runs the statement at the end of what doctor says."""
+    with closing(psycopg2.connect(service="airline")) as owner, owner.cursor() as cursor:
+        owner.autocommit = True
+        cursor.execute(next_step[next_step.index("begin;") :])
+
+
+def test_doctor_names_who_keeps_the_overflow_from_becoming_a_segment(world: World) -> None:
+    """And a statement that waits for them, where a driver does not."""
+    assert overflow(world)[0] == "ok"
+    with world.session() as held, ThreadPoolExecutor(1) as pool:
+        insert(held, "held")
+        jump(world, 200_000)
+        world.send("in the overflow")
+        world.transfer()
+        severity, what, _ = overflow(world)
+        assert (severity, "1 message of the outbox is in no segment but in its overflow, seq 200001 to 200001" in what) == (
+            "notice",
+            True,
+        ), what
+        world.query("airline", "update relaybox_internal.outbox_overflow set sent_at = sent_at - interval '10 minutes'")
+        severity, what, next_step = overflow(world)
+        pid = held.info.backend_pid
+        assert (severity, f"pid {pid}, login" in what, "idle in transaction since" in what) == ("warning", True, True), what
+        assert f"select pg_terminate_backend({pid})" in next_step
+        drained = pool.submit(drain, next_step)
+        wait_until(lambda: world.value("airline", LOCK_WAITS) == 1, "the statement waits for the transaction")
+        held.commit()
+        drained.result(patience(30))
+    assert world.value("airline", OVERFLOW_ROWS) == 0
+    assert overflow(world)[0] == "ok"
+    jump(world, 2_000_000)
+    world.send("nobody is here")
+    world.query("airline", "update relaybox_internal.outbox_overflow set sent_at = sent_at - interval '10 minutes'")
+    severity, what, next_step = overflow(world)
+    assert (severity, "No transaction has the outbox now" in what) == ("warning", True), what
+    drain(next_step)
+    assert world.value("airline", OVERFLOW_ROWS) == 0
+    world.transfer()
+    assert world.payloads() == ["in the overflow", "held", "nobody is here"]
 
 
 PATIENT_MAKER = "alter function relaybox_internal.ensure_outbox_segments set lock_timeout = '60s'"

@@ -18,6 +18,7 @@ from relaybox.monitoring.doctor.foreign_settings import check_settings
 from relaybox.monitoring.doctor.links import check_pooler, check_tls
 from relaybox.monitoring.doctor.locks import check_locks
 from relaybox.monitoring.doctor.logins import check_login, check_roles
+from relaybox.monitoring.doctor.overflow import check_overflow
 from relaybox.monitoring.doctor.payloads import check_payloads
 from relaybox.monitoring.doctor.repairs import (
     check_functions_version,
@@ -54,6 +55,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
     "locks": check_locks,
     "open_transactions": check_open_transactions,
     "prepared_transactions": check_prepared_transactions,
+    "overflow": check_overflow,
     "autovacuum": check_autovacuum,
     "dead_rows": check_dead_rows,
     "wraparound": check_wraparound,
