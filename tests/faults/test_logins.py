@@ -36,3 +36,6 @@ def test_each_step_meets_each_change_of_a_login_and_three_rights() -> None:
     met = {failpoint: {cell.what for cell in cells if cell.failpoint == failpoint} for failpoint in STRUCK}
     assert all(met[failpoint] >= set(PASSWORDS) and len(met[failpoint] & RIGHTS.keys()) == 3 for failpoint in STRUCK)
     assert {cell.what for cell in cells} == {*PASSWORDS, *RIGHTS}
+    page = (Path(__file__).resolve().parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+    assert f"`make test-faults` tests all {len(cells)} of them, `make test-all` nine |" in page
+    assert len(SAMPLE) == 9
