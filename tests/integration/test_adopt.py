@@ -10,6 +10,7 @@ import psycopg2
 import pytest
 
 from relaybox import errors
+from relaybox.adoption.adopting import send_unmapped
 from tests.support.adoption import INSERT, TABLE, adopt, application, make_table, messages, problems, sent, unadopt, write
 from tests.support.database_dump import dump
 from tests.support.world import World
@@ -407,20 +408,94 @@ def test_settings_of_a_session_change_no_message(world: World, monkeypatch: pyte
         assert '"raw": "\\\\x00ff"' in backlog[1]
 
 
-@pytest.mark.parametrize("mapped", [{"key": {"column": "v"}}, {"payload": {"row": True}}])
-def test_a_virtual_column_can_not_be_sent(world: World, mapped: dict[str, Any]) -> None:
-    """A trigger can't read one: each insert would fail. Nothing is changed. A table whose virtual column is not mapped is adopted."""
+VIRTUAL = "add column n integer default 1, add column v integer generated always as (n + 1) virtual"
+
+
+@pytest.fixture
+def with_virtual_columns(world: World) -> World:
     if int(world.value("airline", "show server_version_num")) < 180000:
         pytest.skip("virtual columns came with Postgres 18")
-    make_table(
-        world, "alter table app.outboxevent add column n integer, add column v integer generated always as (n + 1) virtual"
-    )
+    return world
+
+
+def test_a_virtual_column_can_not_be_mapped(with_virtual_columns: World) -> None:
+    """A trigger can't read one: each insert would fail. Nothing is changed. A table whose virtual column is not mapped is adopted."""
+    world = with_virtual_columns
+    make_table(world, f"alter table app.outboxevent {VIRTUAL}")
     with pytest.raises(errors.AdoptionRefused, match=r"column v of app\.outboxevent is generated and virtual"):
-        adopt(world, mapped=mapped)
+        adopt(world, mapped={"key": {"column": "v"}})
     write(world, "1")
     adopt(world)
     write(world, "2")
     assert sent(world) == ["2"]
+
+
+def test_what_an_adoption_would_be_refused_for_and_that_came_later_is_told_by_doctor(world: World) -> None:
+    """A rule in the place of inserts, another column of the name of a renamed one, a type of another owner."""
+    make_table(world)
+    adopt(world)
+    world.query("airline", "create rule nothing as on insert to app.outboxevent do instead nothing")
+    assert problems(world) == [("rule", True)]
+    world.query("airline", "drop rule nothing on app.outboxevent")
+    world.query("airline", "alter table app.outboxevent rename payload to body")
+    world.query("airline", "alter table app.outboxevent add column payload integer")
+    assert problems(world) == [("column", False), ("type", False)]
+    told, _ = world.value("airline", "select array_agg(problem) from relaybox_internal.list_adoption_defects()")
+    assert told.endswith("its rows are sent with that one. Column payload is another one now"), told
+    write_body = INSERT.replace("payload", "body")
+    world.query("airline", write_body, "k", "1")
+    assert sent(world) == ["1"]
+    adopt(world, mapped={"payload": {"column": "body"}})
+    assert problems(world) == []
+    adopt(world, mapped={"payload": {"row": True}})
+    world.query(
+        "airline", "create role of_a_type; create domain app.checked integer; alter domain app.checked owner to of_a_type"
+    )
+    world.query("airline", "alter table app.outboxevent add column checked app.checked")
+    try:
+        assert problems(world) == [("foreign_type", False)]
+    finally:
+        world.query("airline", "alter domain app.checked owner to current_user; drop role of_a_type")
+
+
+@pytest.mark.parametrize("on_unmapped", ["fail", "set_aside"])
+@pytest.mark.parametrize("is_partitioned", [False, True])
+@pytest.mark.parametrize("is_there", [False, True], ids=["added later", "there before"])
+def test_a_whole_row_lacks_its_virtual_columns(
+    with_virtual_columns: World, is_there: bool, is_partitioned: bool, on_unmapped: str
+) -> None:
+    """One that is added later stops no insert; doctor tells. By the name of the table and of a partition, and in a backlog."""
+    world = with_virtual_columns
+    make_table(world)
+    if is_partitioned:
+        world.query("airline", "alter table app.outboxevent rename to east")
+        world.query("airline", "create table app.outboxevent (like app.east including defaults) partition by list (type)")
+        world.query("airline", "alter table app.outboxevent attach partition app.east default")
+    names = ["app.outboxevent", "app.east"] if is_partitioned else ["app.outboxevent"]
+    if is_there:
+        world.query("airline", f"alter table app.outboxevent {VIRTUAL}")
+    write(world, "0")
+    options = {"with_backlog": True, "order_by": ["aggregateid"], "on_unmapped": on_unmapped}
+    done = adopt(world, mapped={"payload": {"row": True}}, **options)
+    assert ["is generated and virtual" in one.problem for one in done.examination.obstacles].count(True) == is_there
+    if not is_there:
+        assert problems(world) == []
+        world.query("airline", f"alter table app.outboxevent {VIRTUAL}")
+    assert problems(world) == [("left_out", False)]
+    for name in names:
+        world.query("airline", INSERT.replace("app.outboxevent", name), "k", "1")
+    if on_unmapped == "set_aside":
+        world.query("airline", INSERT.replace("'Flights'", "'no topic'"), "k", "2")
+        adopt(world, mapped={"payload": {"row": True}, "topic": {"parts": ["flights"]}}, on_unmapped=on_unmapped)
+        assert send_unmapped(world.routes.stores["airline"], TABLE).sent_count == 1
+    columns = {"id", "aggregatetype", "aggregateid", "type", "payload"}
+    payloads = [json.loads(payload) for payload in sent(world)]
+    assert [one["payload"] for one in payloads] == [0, *(1 for _ in names), *([2] if on_unmapped == "set_aside" else [])]
+    assert set(payloads[0]) == (columns | {"n"} if is_there else columns)
+    assert all(set(one) == columns | {"n"} and one["n"] == 1 for one in payloads[1:]), payloads
+    assert adopt(world, mapped={"payload": {"row": True}} if on_unmapped == "fail" else None).changed == ()
+    unadopt(world)
+    assert world.value("airline", "select count(*) from pg_proc where proname ~ '^message_of_'") == 0
 
 
 def test_a_row_that_can_not_be_a_message_fails_aloud(world: World) -> None:

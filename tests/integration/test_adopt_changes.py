@@ -12,7 +12,7 @@ from relaybox import errors
 from relaybox.adoption.tables import read_adopted
 from relaybox.stores.schema import initialise_store
 from relaybox.stores.sessions import StoreSession
-from tests.support.adoption import INSERT, TABLE, adopt, make_table, problems, sent, unadopt, write
+from tests.support.adoption import INSERT, adopt, make_table, problems, sent, unadopt, write
 from tests.support.cli import invoke
 from tests.support.database_dump import dump
 from tests.support.world import World
@@ -194,24 +194,6 @@ def test_a_name_that_another_table_took_ends_no_adoption_and_is_an_error_of_doct
     assert unadopt(world, "app.outboxevent_old").was_adopted
     assert adopt(world).is_new
     write(world, "1")
-    assert sent(world) == ["1"]
-
-
-def test_an_adopted_table_that_becomes_a_partition_is_an_error_of_doctor(world: World) -> None:
-    """The usual way to partition a living table; a trigger of a statement fires for the table that the statement names."""
-    make_table(world)
-    adopt(world)
-    world.query(
-        "airline", "create table app.all_events (like app.outboxevent including defaults) partition by hash (aggregateid)"
-    )
-    world.query("airline", "alter table app.all_events attach partition app.outboxevent for values with (modulus 1, remainder 0)")
-    assert problems(world) == [("parent", True)]
-    severity, what, next_step = doctor(world)[0]
-    assert (severity, "a partition of app.all_events now" in what) == ("error", True), what
-    assert next_step == "relaybox unadopt airline app.outboxevent; then: relaybox adopt airline app.all_events"
-    unadopt(world)
-    adopt(world, "app.all_events")
-    world.query("airline", INSERT.replace(TABLE, "app.all_events"), "1", "1")
     assert sent(world) == ["1"]
 
 

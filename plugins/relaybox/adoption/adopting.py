@@ -36,6 +36,9 @@ _LOCK_ATTEMPTS, _LOCK_MILLISECONDS, _LOCK_PAUSE_SECONDS = 20, 200, 0.3
 
 _APPLICATION_NAME = "relaybox adopt"
 
+_TAKEN_OVER = "adoption of partition "
+"""How adopt_table() of the store begins a change of this kind."""
+
 
 class _Made(NamedTuple):
     """What relaybox_internal.adopt_table() did."""
@@ -54,7 +57,8 @@ class Adoption:
     Attributes:
         table: its name, quoted as SQL writes it.
         is_new: this call has adopted it.
-        changed: what it changed of an adoption that was there: name, map, on_unmapped, and triggers that were missing or off.
+        changed: what it changed of an adoption that was there: name, map, on_unmapped, triggers that were missing or off, and
+            adoptions of partitions that it has taken over.
         backlog_count: rows of before the adoption that were taken; None: they were not asked for.
         moved_count: messages that this call moved into the outbox: of the backlog, and what was inserted meanwhile.
         unmapped_count: rows of the table that can't be messages and are kept apart, those of earlier inserts included.
@@ -74,6 +78,11 @@ class Adoption:
     @property
     def table(self) -> str:
         return self.wanted.table.name
+
+    @property
+    def taken_over(self) -> tuple[str, ...]:
+        """Partitions that were adopted by themselves until now."""
+        return tuple(change.removeprefix(_TAKEN_OVER) for change in self.changed if change.startswith(_TAKEN_OVER))
 
 
 @dataclass(frozen=True)
@@ -137,7 +146,8 @@ def adopt_table(
 ) -> Adoption:
     """Adopts a table, or makes its adoption as it is asked for now. Idempotent, also side by side. Commits, several times.
 
-    A backlog that another call began is finished, whether this one asks for it or not.
+    A backlog that another call began is finished, whether this one asks for it or not. Adoptions of partitions of the table are taken
+    over; the backlog is then of rows that have no message yet.
 
     Raises:
         AdoptionRefused: something keeps the table from being adopted; nothing was changed.
@@ -148,7 +158,7 @@ def adopt_table(
         wanted = choose_adoption(session, store, name, mapped=mapped, on_unmapped=on_unmapped)
         examination = examine_adoption(session, wanted, order_by=order_by)
         refuse_obstacles(session, wanted, examination)
-        if with_backlog and not examination.order:
+        if with_backlog and not examination.order and not _is_adopted(session, name, wanted):
             raise errors.AdoptionRefused(
                 f"store {store.name}: table {wanted.table.name} has no primary key and no column of a time: its backlog has no order.",
                 next_step=f"Say it: relaybox adopt {store.name} {name} --backlog --order-by COLUMN",
@@ -164,6 +174,12 @@ def adopt_table(
             unmapped_count=0 if recorded is None else recorded.unmapped_count,
             locked_seconds=locked_seconds,
         )
+
+
+def _is_adopted(session: StoreSession, name: str, wanted: WantedAdoption) -> bool:
+    """Whether the table itself is adopted: a backlog is taken with the adoption, or never."""
+    recorded = find_recorded(session, name)
+    return recorded is not None and recorded.present_name == wanted.table.name
 
 
 def _make_adoption(

@@ -35,6 +35,19 @@ order by 1
 """
 
 
+_USUAL_ORDER = """
+select coalesce(
+    relaybox_internal.adoption_order(%(table)s::oid::regclass),
+    (
+        select relaybox_internal.adoption_order(relaybox_internal.adopted_relation(b.adoption_id))
+        from relaybox_internal.adoptions_below(%(table)s::oid::regclass) b (adoption_id)
+        limit 1
+    )
+)
+"""
+"""A table that takes an adoption of a partition over may have no key: the partition has the usual order of its rows."""
+
+
 class Obstacle(NamedTuple):
     """What the catalog says against an adoption (is_refusal), or what is worth knowing."""
 
@@ -94,7 +107,7 @@ def examine_adoption(session: StoreSession, wanted: WantedAdoption, *, order_by:
     order = _choose_order(session, wanted, order_by)
     obstacles = session.rows(
         Obstacle,
-        "select * from relaybox_internal.list_adoption_obstacles(%s::oid::regclass, %s::jsonb, %s)",
+        "select is_refusal, problem, next_step from relaybox_internal.list_adoption_obstacles(%s::oid::regclass, %s::jsonb, %s)",
         *(table.oid, mapping, wanted.on_unmapped == "set_aside"),
     )
     if any(one.is_refusal for one in obstacles):
@@ -141,7 +154,7 @@ def _choose_order(session: StoreSession, wanted: WantedAdoption, order_by: Seque
             f"store {session.store}: table {wanted.table.name} has no column {', '.join(unknown)} to order a backlog by.",
             next_step=f"Its columns: {', '.join(wanted.table.columns)}",
         )
-    usual = session.call("relaybox_internal.adoption_order", wanted.table.name) or []
+    usual = session.value(_USUAL_ORDER, {"table": wanted.table.oid}) or []
     return tuple(dict.fromkeys([*order_by, *usual]))
 
 

@@ -132,6 +132,15 @@ def find_recorded(session: StoreSession, name: str) -> RecordedTable | None:
     )
 
 
+def find_below(session: StoreSession, table: Table) -> list[RecordedTable]:
+    """The adoptions of partitions of a table, which it takes over when it is adopted."""
+    return session.rows(
+        RecordedTable,
+        f"{_RECORDED} where a.adoption_id in (select relaybox_internal.adoptions_below(%s::oid::regclass)) order by a.adoption_id",
+        table.oid,
+    )
+
+
 def refuse_other_table(session: StoreSession, name: str, recorded: RecordedTable, oid: int | None) -> None:
     """Refuses to end an adoption by a name that another table has now.
 
@@ -158,6 +167,8 @@ def choose_adoption(
 ) -> WantedAdoption:
     """What relaybox.yaml says of the table. Where it says nothing: what the command says, else what is on record, else the defaults.
 
+    A table whose partitions are adopted has their map on record, if it is not adopted itself.
+
     Args:
         session: of the store.
         store: as relaybox.yaml has it.
@@ -166,7 +177,7 @@ def choose_adoption(
         on_unmapped: what the command says, None: nothing.
 
     Raises:
-        AdoptionRefused: there is no such table.
+        AdoptionRefused: there is no such table; or its partitions are adopted with several maps, and nobody says which one is meant.
         ConfigurationError: relaybox.yaml and the command contradict each other.
     """
     table = find_table(session, name)
@@ -174,6 +185,15 @@ def choose_adoption(
     if written is not None:
         return _as_written(store, table, written, mapped, on_unmapped)
     recorded = find_recorded(session, name)
+    if recorded is None:
+        below = find_below(session, table)
+        recorded = below[0] if below else None
+        if mapped is None and any(one.mapping != below[0].mapping for one in below):
+            raise errors.AdoptionRefused(
+                f"store {store.name}: partitions of {table.name} are adopted with several maps: "
+                f"{', '.join(one.present_name for one in below)}.",
+                next_step=f"Say which map is that of {table.name}: write it into relaybox.yaml, or use --map",
+            )
     kept = "fail" if recorded is None else recorded.on_unmapped
     if recorded is not None and mapped is None:
         return WantedAdoption(table, recorded.mapping, on_unmapped or kept, is_in_file=False)

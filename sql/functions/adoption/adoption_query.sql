@@ -1,9 +1,11 @@
 -- Returns the query that makes a message of a row `relaybox_row` of an application's table: one row with the
 -- columns of a message, `is_good`, whether it can be one, and `problem`, why not. It is one select
 -- without from, so that Postgres puts its expressions into the statement around it: what is not asked
--- for costs nothing. The map has no obstacles (list_adoption_obstacles).
+-- for costs nothing. `whole_row`: the SQL expression of the whole row as jsonb, for a map whose payload
+-- it is; without virtual columns, which a trigger can't read. The map has no obstacles
+-- (list_adoption_obstacles).
 create or replace function relaybox_internal.adoption_query(
-    relation regclass, table_name text, mapping jsonb
+    relation regclass, table_name text, mapping jsonb, whole_row text
 )
 returns text
 language plpgsql stable
@@ -43,7 +45,7 @@ begin
         problems := problems || 'a column of message_id is null'::text;
     end if;
     if mapping -> 'payload' ? 'row' then
-        payload := 'pg_catalog.to_jsonb(relaybox_row)::pg_catalog.text';
+        payload := format('(%s)::pg_catalog.text', whole_row);
     elsif relaybox_internal.adoption_column_kind(relation, payload_column) = 'bytes' then
         payload_bytes := format('(relaybox_row).%I::pg_catalog.bytea', payload_column);
     else

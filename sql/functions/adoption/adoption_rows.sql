@@ -9,7 +9,13 @@ set search_path = pg_catalog, pg_temp
 as $$
 select format(
     'from %s%I.%I relaybox_row cross join lateral (%s) m', case when c.relkind = 'p' then '' else 'only ' end,
-    n.nspname, c.relname, relaybox_internal.adoption_query(relation, table_name, mapping)
+    n.nspname, c.relname, relaybox_internal.adoption_query(
+        relation, table_name, mapping,
+        format(
+            'pg_catalog.to_jsonb(relaybox_row) operator(pg_catalog.-) %L::pg_catalog.text[]',
+            relaybox_internal.virtual_columns(relation)
+        )
+    )
 )
 from pg_class c
 join pg_namespace n on n.oid = c.relnamespace

@@ -10,9 +10,16 @@ language plpgsql immutable
 set search_path = pg_catalog, pg_temp
 as $$
 declare
+    is_whole constant boolean := adopted.mapping -> 'payload' ? 'row';
     source constant text := format(
-        'new_rows relaybox_row cross join lateral relaybox_internal.message_of_row_%s(%s) m', adopted.adoption_id,
-        case when of_parts then '{row}' else 'relaybox_row' end
+        case
+            when not is_whole then 'new_rows relaybox_row cross join lateral relaybox_internal.message_of_row_%1$s(%2$s) m'
+            else 'new_rows relaybox_row cross join lateral relaybox_internal.message_of_whole_%1$s('
+                '%2$s, pg_catalog.to_jsonb(%2$s) operator(pg_catalog.-) %3$s) m'
+        end,
+        adopted.adoption_id, case when of_parts then '{row}' else 'relaybox_row' end,
+        -- the variable of the function, whatever columns the table has
+        case when of_parts then '{lacks}' else 'sending.lacks' end
     )
     -- what the outbox would refuse by its schema is set aside too; a backlog is checked when it moves
     || case
@@ -68,8 +75,14 @@ begin
     if of_parts then
         statements := array(
             select format(
-                E'execute replace(\n        %L,\n        \'{row}\', own_row\n    )',
-                regexp_replace(s.statement, '^perform ', 'select ')
+                E'execute replace(%s,\n        \'{row}\', own_row\n    )',
+                case
+                    when is_whole then format(
+                        E'replace(\n        %L,\n        \'{lacks}\', quote_literal(lacks) || \'::pg_catalog.text[]\'\n    )',
+                        regexp_replace(s.statement, '^perform ', 'select ')
+                    )
+                    else format(E'\n        %L', regexp_replace(s.statement, '^perform ', 'select '))
+                end
             )
             from unnest(statements) with ordinality s (statement, place) order by s.place
         );
@@ -92,7 +105,12 @@ begin
         'set timezone = ''UTC'' set datestyle = iso set intervalstyle = postgres set extra_float_digits = 1 '
         'set bytea_output = hex '
         'as $send$\n%sbegin\n%s    return null;\nend\n$send$',
-        case when is_aside or of_parts then E'declare\n' else '' end
+        case when is_aside or of_parts or is_whole then E'<<sending>>\ndeclare\n' else '' end
+        || case
+            when is_whole
+                then E'    lacks constant pg_catalog.text[] := relaybox_internal.virtual_columns(tg_relid);\n'
+            else ''
+        end
         || case when is_aside then E'    sent bigint;\n' else '' end
         || case
             when of_parts then format(

@@ -7,16 +7,23 @@ set search_path = pg_catalog, pg_temp
 as $$
 with adopted as (
     select
-        a.adoption_id, a.table_name, a.mapping, a.state, a.backlog_count,
-        r.relation, f.now_named,
-        'relaybox adopt ' || relaybox_internal.shell_words(s.store, coalesce(f.now_named, a.table_name)) as command,
-        'relaybox unadopt ' || relaybox_internal.shell_words(s.store, a.table_name) as end_command
+        a.adoption_id, a.table_name, a.mapping, a.on_unmapped, a.state, a.backlog_count,
+        r.relation, f.now_named, f.root_named,
+        -- a partition is adopted with its parent only
+        'relaybox adopt ' || relaybox_internal.shell_words(s.store, coalesce(f.root_named, f.now_named, a.table_name)) as command,
+        'relaybox unadopt ' || relaybox_internal.shell_words(s.store, coalesce(f.now_named, a.table_name)) as end_command
     from relaybox_internal.adopted_table a
     cross join relaybox_internal.store s
     cross join lateral (select relaybox_internal.adopted_relation(a.adoption_id) as relation) r
     left join pg_class c on c.oid = r.relation
     left join pg_namespace n on n.oid = c.relnamespace
-    cross join lateral (select quote_ident(n.nspname) || '.' || quote_ident(c.relname) as now_named) f
+    left join pg_class root on c.relispartition and root.oid = pg_partition_root(r.relation)
+    left join pg_namespace rn on rn.oid = root.relnamespace
+    cross join lateral (
+        select
+            quote_ident(n.nspname) || '.' || quote_ident(c.relname) as now_named,
+            quote_ident(rn.nspname) || '.' || quote_ident(root.relname) as root_named
+    ) f
 ),
 
 columns_read as ( -- what Postgres knows that the function of the table reads
@@ -68,18 +75,31 @@ found as (
                 and c.oid not in (select q.relation from adopted q where q.relation is not null)
         ) as is_other
     ) o
-    where a.now_named <> a.table_name
+    where a.now_named <> a.table_name and a.root_named is null
     union all
-    select a.adoption_id, a.table_name, 'parent', true, format(
-        'the table is a partition of %s now: rows that are inserted by the name of that one are not sent', p.name
-    ), format('%s; then: relaybox adopt %s', a.end_command, relaybox_internal.shell_words(s.store, p.name))
+    select a.adoption_id, a.table_name, 'parent', u.is_unsent,
+        'the table ' || case when a.now_named <> a.table_name then format('is named %s now, and ', a.now_named) else '' end || case
+            when u.is_unsent then format(
+                'is a partition of %s now: rows that are inserted by the name of that one are not sent', a.root_named
+            )
+            else format('is a partition of %s now, which is adopted too: its rows are sent by two maps', a.root_named)
+        end,
+        a.command || case
+            when not u.is_unsent then ', which takes this adoption over'
+            when a.mapping ? 'message_id'
+                then ' --backlog, which takes this adoption over and sends once what was inserted by that name'
+            else ', which takes this adoption over; rows of meanwhile are in the table and not in the outbox'
+        end
     from adopted a
-    join pg_class c on c.oid = a.relation and c.relispartition
-    join pg_inherits i on i.inhrelid = c.oid
-    join pg_class above on above.oid = i.inhparent
-    join pg_namespace n on n.oid = above.relnamespace
-    cross join lateral (select quote_ident(n.nspname) || '.' || quote_ident(above.relname) as name) p
-    cross join relaybox_internal.store s
+    cross join lateral (
+        select exists (
+            select from pg_partition_ancestors(a.relation) x
+            where x.relid <> a.relation and not exists (
+                select from pg_trigger g where g.tgrelid = x.relid and g.tgname = 'relaybox_adopted'
+            )
+        ) as is_unsent
+    ) u
+    where a.root_named is not null
     union all
     select a.adoption_id, a.table_name, 'trigger', true,
         case
@@ -103,9 +123,9 @@ found as (
         'function relaybox_internal.%s is missing: each insert fails', f.name
     ), a.command
     from adopted a
-    cross join unnest(array['send_rows_', 'send_part_rows_', 'message_of_row_', 'message_of_json_']) k (name)
+    cross join unnest(array['send_rows_', 'send_part_rows_', 'message_of_row_', 'message_of_json_', 'message_of_whole_']) k (name)
     cross join lateral (select k.name || a.adoption_id as name) f
-    where a.relation is not null and not exists (
+    where a.relation is not null and (k.name <> 'message_of_whole_' or a.mapping -> 'payload' ? 'row') and not exists (
         select from pg_proc p where p.proname = f.name and p.pronamespace = 'relaybox_internal'::regnamespace
     )
     union all
@@ -117,10 +137,17 @@ found as (
                 )
             )
             else format(
-                'column %s was renamed: the map names %s, the table has %s; its rows are sent',
+                'column %1$s was renamed: the map names %1$s, the table has %2$s; its rows are sent%3$s',
                 (select string_agg(quote_ident(u.name), ', ' order by u.name) from unnest(c.names) u (name) where u.name <> all(r.names)),
-                (select string_agg(quote_ident(u.name), ', ' order by u.name) from unnest(c.names) u (name) where u.name <> all(r.names)),
-                (select string_agg(quote_ident(u.name), ', ' order by u.name) from unnest(r.names) u (name) where u.name <> all(c.names))
+                (select string_agg(quote_ident(u.name), ', ' order by u.name) from unnest(r.names) u (name) where u.name <> all(c.names)),
+                (
+                    select format(' with that one. Column %s is another one now', string_agg(quote_ident(u.name), ', ' order by u.name))
+                    from unnest(c.names) u (name)
+                    where
+                        u.name <> all(r.names)
+                        and relaybox_internal.adoption_column_kind(a.relation, u.name) is not null
+                    having count(*) > 0
+                )
             )
         end,
         'Write the new name into the map in relaybox.yaml and run: ' || a.command
@@ -128,10 +155,17 @@ found as (
     join columns_mapped c using (adoption_id)
     left join columns_read r using (adoption_id)
     where
-        a.relation is not null and not a.mapping -> 'payload' ? 'row'
-        and exists (
-            select from unnest(c.names) u (name) where relaybox_internal.adoption_column_kind(a.relation, u.name) is null
+        a.relation is not null and exists (
+            select from unnest(c.names) u (name)
+            where relaybox_internal.adoption_column_kind(a.relation, u.name) is null or u.name <> all(r.names)
         )
+    union all
+    -- what has come since the adoption; rows with types of others are sent all the same
+    select
+        a.adoption_id, a.table_name, o.kind, o.is_refusal and o.kind not in ('type', 'foreign_type'), o.problem, o.next_step
+    from adopted a
+    cross join lateral relaybox_internal.list_adoption_obstacles(a.relation, a.mapping, a.on_unmapped = 'set_aside') o
+    where a.relation is not null and o.kind is not null
     union all
     select a.adoption_id, a.table_name, 'backlog', true, format(
         'its backlog is not moved: %s, with those of later inserts',

@@ -16,7 +16,9 @@ begin
         format(
             'row(%s)::%I.%I',
             string_agg(
-                case when q.attnum is null then 'null' else format('relaybox_row.%I', a.attname) end, ', ' order by a.attnum
+                -- a virtual column has no value in a trigger
+                case when q.attnum is null or q.attgenerated = 'v' then 'null' else format('relaybox_row.%I', a.attname) end,
+                ', ' order by a.attnum
             ),
             n.nspname, c.relname
         ),

@@ -12,7 +12,10 @@ begin
         select p.oid::regprocedure from pg_proc p
         where
             p.pronamespace = 'relaybox_internal'::regnamespace
-            and p.proname in (format('message_of_json_%s', adoption), format('message_of_row_%s', adoption))
+            and p.proname in (
+                format('message_of_json_%s', adoption), format('message_of_row_%s', adoption),
+                format('message_of_whole_%s', adoption)
+            )
         order by p.proname -- first what calls
     loop
         execute format('drop function %s', made);

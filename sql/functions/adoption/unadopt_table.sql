@@ -36,19 +36,7 @@ begin
     loop
         execute format('drop trigger relaybox_adopted on %s', one.part);
     end loop;
-    for one in
-        select p.oid::regprocedure as function
-        from pg_proc p
-        where
-            p.pronamespace = 'relaybox_internal'::regnamespace
-            and p.proname in (
-                format('send_rows_%s', adoption_id_), format('send_part_rows_%s', adoption_id_),
-                format('message_of_json_%s', adoption_id_), format('message_of_row_%s', adoption_id_)
-            )
-        order by p.proname not like 'send%', p.proname -- first what calls, then what is called
-    loop
-        execute format('drop function %s', one.function);
-    end loop;
+    perform relaybox_internal.drop_adoption_functions(adoption_id_);
     delete from relaybox_internal.unmapped_row u where u.adoption_id = adoption_id_;
     delete from relaybox_internal.adopted_table a where a.adoption_id = adoption_id_;
     return next;

@@ -35,11 +35,7 @@ def backlog_bar(table: str) -> Iterator[Progress]:
 
 def describe_adoption(done: Adoption, sent: SentUnmapped | None) -> str:
     """What `relaybox adopt` did, in sentences."""
-    said = [
-        f"{done.store}: table {done.table} is adopted. What is inserted from now on is sent."
-        if done.is_new
-        else f"{done.store}: table {done.table} was adopted before. Changed: {', '.join(done.changed) or 'nothing'}."
-    ]
+    said = [_describe_change(done)]
     if any(change.startswith("trigger") for change in done.changed):
         said.append("Rows that were inserted while a trigger was missing or off are in the table and not in the outbox.")
     if done.moved_count:
@@ -62,8 +58,21 @@ def describe_adoption(done: Adoption, sent: SentUnmapped | None) -> str:
     return " ".join(said).rstrip()
 
 
+def _describe_change(done: Adoption) -> str:
+    if done.is_new:
+        return f"{done.store}: table {done.table} is adopted. What is inserted from now on is sent."
+    if done.taken_over:
+        return (
+            f"{done.store}: table {done.table} is adopted, and has taken over the adoption of {', '.join(done.taken_over)}. "
+            "What is inserted from now on is sent, by the name of the table and of each partition."
+        )
+    return f"{done.store}: table {done.table} was adopted before. Changed: {', '.join(done.changed) or 'nothing'}."
+
+
 def _describe_moved(done: Adoption) -> str:
     moved, order = amount(done.moved_count, "message"), ", ".join(done.examination.order)
+    if done.taken_over:
+        return f"{moved} moved into the outbox: of rows that had no message yet, and what was inserted meanwhile."
     if done.is_new and done.moved_count == done.backlog_count:
         return f"{moved} of the backlog moved into the outbox, ordered by {order}."
     return f"{moved} moved into the outbox: what was left of the backlog, and behind it what was inserted meanwhile."
