@@ -369,7 +369,8 @@ def test_the_check_of_adopted_rows_says_what_the_outbox_says(world: World) -> No
                 '{"a": [1, 1e400]}',
             ),
             *(
-                f'{{"relaybox-expires-at": {value}}}'
+                f'{{"{name}": {value}}}'
+                for name in ("relaybox-expires-at", "relaybox-deliver-after")
                 for value in (
                     "null",
                     '"1"',
@@ -385,6 +386,7 @@ def test_the_check_of_adopted_rows_says_what_the_outbox_says(world: World) -> No
                     "1e308",
                 )
             ),
+            *(f'{{"relaybox-expires-at": 10, "relaybox-deliver-after": {due}}}' for due in ("9", "10", "11", '"x"')),
             *(('{"a": ' * depth + "1" + "}" * depth) for depth in (63, 64, 65, 66)),
             *('{"a": ' + "[" * depth + "]" * depth + "}" for depth in (62, 63, 64, 65)),
             *('{"a": "%s"}' % ("x" * length) for length in (65526, 65527, 65528, 65529)),

@@ -64,7 +64,7 @@ begin
         || case when takes_backlog and is_taken then relaybox_internal.unsent_rows(relation, below) else ' where true' end;
     if not was_there then
         insert into relaybox_internal.adopted_table as a (table_name, mapping, on_unmapped, state, template)
-        values (table_name_, mapping_, on_unmapped_, case when with_backlog then 'backlog' else 'sending' end, 5)
+        values (table_name_, mapping_, on_unmapped_, case when with_backlog then 'backlog' else 'sending' end, 6)
         returning a.* into adopted;
     elsif with_backlog and not is_taken and adopted.backlog_count is null then
         raise exception using errcode = 'RB044',

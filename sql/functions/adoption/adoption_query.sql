@@ -21,6 +21,11 @@ declare
     headers text := 'null::pg_catalog.jsonb';
     id_column constant text := mapping -> 'message_id' ->> 'column';
     payload_column constant text := mapping -> 'payload' ->> 'column';
+    time_headers constant text[] := array(
+        select h.name from unnest(array['relaybox-expires-at', 'relaybox-deliver-after']) h (name)
+        where mapping ? 'headers' or mapping -> 'header' ? h.name
+    );
+    time_header text;
     conditions text[] := '{}'; -- each of a good message
     problems text[] := '{}'; -- what is said where the condition at the same place is not true
 begin
@@ -82,11 +87,17 @@ begin
             headers, 'strict $.**{64} ? (@.type() == "object" || @.type() == "array")', 'strict $.** ? (@.abs() >= 1e308)'
         );
     end if;
-    if mapping ? 'headers' or mapping -> 'header' ? 'relaybox-expires-at' then
+    foreach time_header in array time_headers loop
         conditions := conditions || format(
             'coalesce(pg_catalog.jsonb_typeof(%1$s operator(pg_catalog.->) %2$L) operator(pg_catalog.=) ''number'' '
             'and not pg_catalog.jsonb_path_exists(%1$s, %3$L), true)',
-            headers, 'relaybox-expires-at', '$."relaybox-expires-at" ? (@ < 0 || @ > 253402300799)'
+            headers, time_header, format('$.%s ? (@ < 0 || @ > 253402300799)', to_json(time_header))
+        );
+    end loop;
+    if cardinality(time_headers) = 2 then
+        conditions := conditions || format(
+            'not coalesce(pg_catalog.jsonb_path_exists(%s, %L), false)',
+            headers, '$ ? (@."relaybox-deliver-after" >= @."relaybox-expires-at")'
         );
     end if;
     problems := problems || array[
@@ -98,8 +109,11 @@ begin
     if mapping ? 'headers' or mapping -> 'header' <> '{}' then
         problems := problems || 'headers have a number of 1e308 or more, or nest more than 64 levels'::text;
     end if;
-    if mapping ? 'headers' or mapping -> 'header' ? 'relaybox-expires-at' then
-        problems := problems || 'header relaybox-expires-at is no number of seconds since 1970'::text;
+    foreach time_header in array time_headers loop
+        problems := problems || format('header %s is no number of seconds since 1970', time_header);
+    end loop;
+    if cardinality(time_headers) = 2 then
+        problems := problems || 'the message expires before it may be delivered'::text;
     end if;
     return format(
         'select %s as message_id, %s as topic, %s as sender, %s as key, %s as headers, %s as payload, '

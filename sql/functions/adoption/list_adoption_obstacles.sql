@@ -120,12 +120,13 @@ found as (
         else m.kind not in ('text', 'enum', 'uuid', 'number', 'boolean')
     end
     union all
-    select 8, 'type', true, 'header relaybox-expires-at is mapped to no column of numbers',
+    select 8, 'type', true, format('header %s is mapped to no column of numbers', h.key),
         'Map a column of seconds since 1970, such as: numeric generated always as (extract(epoch from COLUMN)) stored.'
-    from (select mapping -> 'header' -> 'relaybox-expires-at' as value) h
-    where
+    from jsonb_each(mapping -> 'header') h
+    where h.key in ('relaybox-expires-at', 'relaybox-deliver-after') and (
         h.value ? 'parts'
         or relaybox_internal.adoption_column_kind(relation, h.value ->> 'column') in ('text', 'enum', 'uuid', 'boolean', 'time')
+    )
     union all
     select 8, 'virtual', true, format('column %I of %s is generated and virtual: a trigger can''t read it, which the %s would do', a.attname, t.name, w.field),
         'Map another column, or make this one stored: generated always as (...) stored.'

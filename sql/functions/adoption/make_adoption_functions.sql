@@ -102,6 +102,6 @@ begin
     loop
         execute format('drop function %s', made.function);
     end loop;
-    update relaybox_internal.adopted_table a set template = 5 where a.adoption_id = adoption_id_ and a.template <> 5;
+    update relaybox_internal.adopted_table a set template = 6 where a.adoption_id = adoption_id_ and a.template <> 6;
 end
 $$;

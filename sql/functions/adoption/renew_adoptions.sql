@@ -10,7 +10,7 @@ begin
     for one in
         select a.adoption_id, relaybox_internal.adopted_relation(a.adoption_id) as relation
         from relaybox_internal.adopted_table a
-        where a.template < 5 and not exists (
+        where a.template < 6 and not exists (
             select from relaybox_internal.list_adoption_defects() d
             where d.adoption_id = a.adoption_id and d.kind in ('table', 'column')
         )
