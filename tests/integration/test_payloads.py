@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -128,6 +129,18 @@ def test_a_killed_write_leaves_no_file_that_a_reference_could_name(payloads: Pay
     run = subprocess.run([sys.executable, "-c", program, str(payloads.directory)], timeout=patience(30), check=False)
     assert run.returncode == -signal.SIGKILL
     assert [path.suffix for path in files(payloads)] == [".partial"]
+
+
+def test_a_write_that_fails_leaves_nothing_that_fills_the_disk(payloads: PayloadStore) -> None:
+    """A limit of the process stands for a full disk: the beginning of the file is written, and then no more."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, before[1]))
+    try:
+        with pytest.raises(PayloadsUnavailable, match="File too large"):
+            payloads.write(bytes(2**21))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert files(payloads) == []
 
 
 def test_g1_a_rollback_leaves_a_file_and_no_message(pictures: World, payloads: PayloadStore) -> None:

@@ -199,10 +199,16 @@ _ATTEMPTS = 10
 
 
 def _write_flushed(path: Path, content: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    new = path.open("xb")
+    try:
+        with new as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:  # the disk is full: the beginning of the file would keep it full
+        with suppress(OSError):
+            path.unlink()
+        raise
 
 
 def _flush_directory(path: Path) -> None:
