@@ -233,10 +233,8 @@ class _Growth:
 
     def _move_in_batches(self, progress: Progress) -> None:
         """The rest, in turns: one driver for all of them makes the batches that are still to be made, while the next turn is inserted."""
-        ((last, batches),) = self._stores.query(
-            SOURCE, "select q.last_value, h.batch from relaybox.outbox_seq q, relaybox_internal.hop_out h where h.hop = %s", HOP
-        )
-        rows, wanted = max(1, self._asked.messages - last), max(1, self._asked.batches - batches)
+        kept = self._size()  # what arrived: the sequence of the outbox has holes
+        rows, wanted = max(1, self._asked.messages - kept.messages), max(1, self._asked.batches - kept.batches)
         batch_rows = max(1, -(-rows // wanted))
         turn = max(batch_rows, rows // 100 // batch_rows * batch_rows)
         task = progress.add_task("moving in batches", total=rows)
