@@ -17,6 +17,7 @@ from relaybox.payloads import PayloadStore
 from tests.support.cli import invoke
 from tests.support.database_dump import dump
 from tests.support.init_scripts import init_by_script
+from tests.support.patience import patience
 from tests.support.psql import run_psql
 from tests.support.world import STORES, World, wait_until
 
@@ -246,12 +247,12 @@ def test_an_init_waits_for_open_producers_in_short_attempts(world: World) -> Non
         wait_until(lambda: world.value(STORE, waiting) == 1, "init waits for the producer")
         with world.session(STORE) as other, other.cursor() as sending:
             for _ in range(5):
-                sending.execute("set statement_timeout = '2s'")
+                sending.execute(f"set statement_timeout = '{patience(2)}s'")
                 sending.execute(INSERT, ("flights", GOOD, None))
                 other.commit()
         assert init.is_alive()
         connection.commit()
-        init.join(30)
+        init.join(patience(30))
     assert done[0].exit_code == 0, done[0].stderr
     with pytest.raises(psycopg2.errors.CheckViolation):
         put(world, BAD)

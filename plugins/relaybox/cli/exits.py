@@ -189,7 +189,7 @@ class ListsByDefault(CommandGroup):
     """A group such as `senders`: `senders` and `senders STORE` list."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        if not args or args[0] not in {*self.commands, *ctx.help_option_names}:
+        if not args or args[0] not in {*self.commands, *ctx.help_option_names, "help"}:
             args = ["list", *args]
         return super().parse_args(ctx, args)
 
