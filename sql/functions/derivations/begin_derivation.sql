@@ -17,6 +17,7 @@ declare
     begun relaybox_internal.derivation;
     first_stream_position_ bigint;
     reached bigint; -- the last stream position that the version before has done
+    redriving bigint[] := '{}'; -- dead letters of the version before that wait for their derivation
 begin
     if newest.version is distinct from version_ then
         lock table relaybox_internal.derivation in share row exclusive mode;
@@ -41,6 +42,15 @@ begin
         where s.subscription_id = newest.subscription_id;
         reached := relaybox_internal.derivation_reached(newest);
         if subscribed.ended_at is null then
+            -- in the order of unsubscribe(), which opens them: the next version goes on with them
+            perform from relaybox_internal.subscription s
+            where s.subscription_id = newest.subscription_id for no key update;
+            perform from relaybox_internal.lane l
+            where l.subscription_id = newest.subscription_id order by l.lane for update;
+            redriving := array(
+                select d.dead_letter_id from relaybox_internal.dead_letter d
+                where d.subscription_id = newest.subscription_id and d.state = 'redriving'
+            );
             perform relaybox.unsubscribe(
                 subscribed.subscription,
                 format('version %s of the derivation of route %s begins', version_, route_)
@@ -64,7 +74,7 @@ begin
     if newest.version is not null then
         perform relaybox_internal.take_over_dead_letters(
             newest.subscription_id, begun.subscription_id, first_stream_position_,
-            format('version %s of the derivation of route %s', version_, route_)
+            redriving, format('version %s of the derivation of route %s', version_, route_)
         );
     end if;
     return begun;
