@@ -423,8 +423,8 @@ def test_a_store_that_relaybox_yaml_lost_stops_the_collection(large: World, plac
         collect(large, load_routes(older))
     assert place.refs == refs(orphan)
     with pytest.raises(errors.CollectionRefused, match="no store with the name or id 'nobody'"):
-        forget_place_store(place_of(large), "nobody", reason="why", recorded_by="test")
-    forget_place_store(place_of(large), "analytics", reason="dropped", recorded_by="test")
+        forget_place_store(place_of(large), stores_of(large), "nobody", reason="why", recorded_by="test")
+    forget_place_store(place_of(large), stores_of(large), "analytics", reason="dropped", recorded_by="test")
     assert collect(large, load_routes(older)).trashed.count == 1
     assert collect(large).recorded == ("analytics",), "it is asked again as soon as the file has it"
 
@@ -437,6 +437,44 @@ def test_a_store_that_is_new_in_relaybox_yaml_is_remembered_before_anything_goes
     done = collect(large)
     assert (done.recorded, done.trashed.count) == (("hub",), 1)
     assert len(list((place.path / ".stores").iterdir())) == 3
+
+
+def test_a_store_that_is_too_new_for_relaybox_yaml_stops_the_collection(large: World, tmp_path: Path) -> None:
+    """No collection has asked it yet, so the place does not remember it. The store at the other end of its hop does."""
+    content = yaml.safe_load(large.path.read_text())
+    content["payloads"][PLACE]["location"] = str(tmp_path / "new")
+    large.path.write_text(
+        yaml.safe_dump(
+            {**content, "routes": {**content["routes"], "later": {"topics": ["later"], "path": ["analytics", "airline"]}}}
+        )
+    )
+    del content["stores"]["analytics"]
+    content["routes"]["flights"]["path"] = ["airline", "hub"]
+    older = large.path.with_name("older.yaml")
+    older.write_text(yaml.safe_dump(content))
+    prepare_place(place_of(large), list(load_routes(older).stores.values()), recorded_by="test")
+    place = Directory(PayloadStore(tmp_path / "new"))
+    place.write()
+    assert collect(large, load_routes(older)).trashed.count == 1, "of hops of before, prepare has said that they need nothing"
+    large.register()
+    needed = place.write()
+    with large.session("analytics") as connection, connection.cursor() as cursor:
+        put(cursor, "later", "UA", needed.payload, headers=needed.headers)
+        connection.commit()
+    with pytest.raises(
+        errors.CollectionRefused, match=r"not have store analytics, .* hop later/1 connects it with store airline since"
+    ):
+        collect(large, load_routes(older))
+    assert place.refs == refs(needed)
+    older_stores = list(load_routes(older).stores.values())
+    with pytest.raises(errors.CollectionRefused, match="no store with the name or id 'nobody'"):
+        forget_place_store(place_of(large), older_stores, "nobody", reason="why", recorded_by="test")
+    forget_place_store(place_of(large), older_stores, "analytics", reason="given up", recorded_by="test")
+    assert collect(large, load_routes(older)).trashed.count == 1
+    assert collect(large).recorded == ("analytics",), "it is asked again as soon as the file has it"
+    assert place.refs == refs(needed)
+    with pytest.raises(errors.CollectionRefused, match=r"analytics \(id "):
+        collect(large, load_routes(older))
 
 
 def test_a_store_in_another_cluster_is_confirmed_by_a_person(large: World, place: Directory) -> None:

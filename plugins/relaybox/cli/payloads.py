@@ -224,7 +224,8 @@ def forget(
 
     settings: Settings = context.obj
     routes = settings.load_routes()
-    done = forget_place_store(routes.payload_place(place), store, reason=reason, recorded_by=settings.recorded_by)
+    stores = list(routes.stores.values())
+    done = forget_place_store(routes.payload_place(place), stores, store, reason=reason, recorded_by=settings.recorded_by)
     document = StoreForgottenDocument(place=place, store=done.store, store_id=done.store_id, reason=reason)
     answer(f"{place}: store {done.store} ({done.store_id}) is forgotten: {reason}", document, as_json=as_json)
 

@@ -20,7 +20,15 @@ from relaybox import failpoints
 from relaybox.errors import CollectionRefused
 from relaybox.log_events import emit, warn
 from relaybox.payloads.listing import FileTotal, PlaceListing, StoredFile, TrashedFile, list_place, trash_name
-from relaybox.payloads.place_stores import StoreIdentity, read_identity, read_place_stores, record_stores, require_all_asked
+from relaybox.payloads.place_stores import (
+    StoreIdentity,
+    read_identity,
+    read_neighbours,
+    read_place_stores,
+    record_stores,
+    require_all_asked,
+    require_neighbours_known,
+)
 from relaybox.payloads.references import parse_time, written_at
 from relaybox.payloads.store import PayloadStore
 from relaybox.payloads.store_references import (
@@ -282,7 +290,10 @@ def _read_kept_still(
 ) -> PlaceReferences:
     """The references of all stores while none drops anything."""
     identities = tuple(read_identity(session) for session in sessions.values())
-    require_all_asked(files, place.name, read_place_stores(files), identities)
+    remembered = read_place_stores(files)
+    require_all_asked(files, place.name, remembered, identities)
+    neighbours = [one for session in sessions.values() for one in read_neighbours(session)]
+    require_neighbours_known(files, place.name, remembered, identities, neighbours)
     failpoints.reach("payloads.still", None)
     open_since = []
     for store, session in sessions.items():

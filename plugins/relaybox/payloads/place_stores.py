@@ -1,7 +1,8 @@
 """Which stores refer to a place, as the place itself remembers: one small file for each, `.stores/ID.json`.
 
 A collection asks the stores of one relaybox.yaml. A store that is missing there may still have messages: the file is an older one, or
-another installation uses the same place. So a collection refuses to work unless it has asked each store that the place remembers.
+another installation uses the same place. So a collection refuses to work unless it has asked each store that the place remembers, and
+each store with which a hop connects these since then.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from relaybox import errors
 from relaybox.stores.fingerprints import read_fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from relaybox.payloads.files import PlaceFiles
     from relaybox.stores.sessions import StoreSession
@@ -82,6 +83,39 @@ class _Named(NamedTuple):
     store_id: str
 
 
+class Neighbour(NamedTuple):
+    """A store that a hop connects with one that was asked.
+
+    Attributes:
+        store: the one that was asked.
+        hop: from it or to it.
+        neighbour: the name of the other one.
+        registered_at: when init has made the hop in the store.
+    """
+
+    store: str
+    hop: str
+    neighbour: str
+    registered_at: datetime
+
+
+def read_neighbours(session: StoreSession) -> list[Neighbour]:
+    """With which stores this one is connected, also by retired hops, in its transaction."""
+    return session.rows(Neighbour, _NEIGHBOURS)
+
+
+_NEIGHBOURS = """
+select s.store, h.hop, h.neighbour, h.registered_at
+from (
+    select i.hop, i.source as neighbour, i.registered_at from relaybox_internal.hop_in i
+    union all
+    select o.hop, o.destination, o.registered_at from relaybox_internal.hop_out o
+) h
+cross join relaybox_internal.store s
+order by h.registered_at, h.hop
+"""
+
+
 def read_place_stores(files: PlaceFiles) -> list[PlaceStore]:
     """What the place remembers, by name of the store.
 
@@ -144,6 +178,48 @@ def require_all_asked(files: PlaceFiles, place: str, remembered: Iterable[PlaceS
         )
 
 
+def require_neighbours_known(
+    files: PlaceFiles,
+    place: str,
+    remembered: Iterable[PlaceStore],
+    asked: Iterable[StoreIdentity],
+    neighbours: Iterable[Neighbour],
+) -> None:
+    """Refuses a collection if a store is not asked that was connected with one of the others after the place was prepared.
+
+    The place does not remember a store that no collection has asked yet. An older relaybox.yaml does not have it either.
+
+    Args:
+        files: of the place.
+        place: its name in relaybox.yaml.
+        remembered: by the place.
+        asked: by this collection.
+        neighbours: of the stores that were asked.
+
+    Raises:
+        CollectionRefused: names the first such store, and what to do.
+    """
+    known = list(remembered)
+    names = {one.store for one in asked}
+    prepared_at = min((_time(one) for one in known), default=None)
+    forgotten = {one.identity.store: _time(one) for one in known if one.forgotten_reason is not None}
+    for one in neighbours:
+        if one.neighbour in names or prepared_at is None or one.registered_at < prepared_at:
+            continue  # what was there before, prepare has said no
+        if one.neighbour in forgotten and one.registered_at <= forgotten[one.neighbour]:
+            continue
+        raise errors.CollectionRefused(
+            f"payloads in {files.where}: relaybox.yaml does not have store {one.neighbour}, whose messages may need it: hop {one.hop} "
+            f"connects it with store {one.store} since {one.registered_at:%Y-%m-%dT%H:%M:%SZ}. Nothing was removed.",
+            next_step="Is relaybox.yaml an older one, or that of another installation? Add the store, or if its messages are given up: "
+            f'relaybox payloads forget {place} {one.neighbour} --reason "..."',
+        )
+
+
+def _time(store: PlaceStore) -> datetime:
+    return datetime.fromisoformat(store.recorded_at)
+
+
 def is_other_cluster(before: StoreIdentity, now: StoreIdentity) -> bool:
     """Whether a store is in another cluster, as far as both are known."""
     return bool(before.system_identifier and now.system_identifier) and before.system_identifier != now.system_identifier
@@ -165,14 +241,24 @@ def record_stores(
 
 
 def forget_store(
-    files: PlaceFiles, remembered: Iterable[PlaceStore], name: str, *, reason: str, recorded_by: str
+    files: PlaceFiles, remembered: Iterable[PlaceStore], name: str, neighbours: Collection[str], *, reason: str, recorded_by: str
 ) -> StoreIdentity:
     """Records that a store of the place need not be asked any more.
+
+    Args:
+        files: of the place.
+        remembered: by the place.
+        name: of the store, or its id.
+        neighbours: names of stores that no collection has asked yet. Nobody knows their ids: the name is recorded instead.
+        reason: why.
+        recorded_by: who does it.
 
     Raises:
         CollectionRefused: the place remembers no such store, or several of this name.
     """
     found = [one for one in remembered if name in {one.identity.store, one.identity.store_id} and one.forgotten_reason is None]
+    if not found and name in neighbours:
+        found = [PlaceStore(StoreIdentity(name, name, 0), _now(), recorded_by)]
     if len(found) != 1:
         known = ", ".join(f"{one.identity.store} ({one.identity.store_id})" for one in remembered if one.forgotten_reason is None)
         count = f"it remembers {len(found)} stores" if found else "it remembers no store"
@@ -204,4 +290,4 @@ def _parse(content: Mapping[str, Any]) -> PlaceStore:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

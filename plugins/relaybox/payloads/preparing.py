@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from relaybox.errors import CollectionRefused
 from relaybox.log_events import emit
-from relaybox.payloads.place_stores import forget_store, read_identity, read_place_stores, record_stores
+from relaybox.payloads.place_stores import forget_store, read_identity, read_neighbours, read_place_stores, record_stores
 from relaybox.payloads.references import HEADER, written_at
 from relaybox.payloads.store import MARK, PayloadStore
 from relaybox.stores.schema import store_session
@@ -72,11 +72,19 @@ def _identity(store: Store) -> StoreIdentity:
         return read_identity(session)
 
 
-def forget_place_store(place: PayloadPlace, name: str, *, reason: str, recorded_by: str) -> StoreIdentity:
+def _neighbours(store: Store) -> list[str]:
+    with store_session(store, "asking which stores its hops connect", application_name="relaybox payloads") as session:
+        return [one.neighbour for one in read_neighbours(session)]
+
+
+def forget_place_store(
+    place: PayloadPlace, stores: Sequence[Store], name: str, *, reason: str, recorded_by: str
+) -> StoreIdentity:
     """Lets a place forget a store: nobody asks it any more, and what only its messages refer to is collected.
 
     Args:
         place: of relaybox.yaml.
+        stores: all of relaybox.yaml. They are asked only if the place does not remember the store: a hop may connect it with them.
         name: of the store, or its id.
         reason: why.
         recorded_by: who does it.
@@ -84,9 +92,13 @@ def forget_place_store(place: PayloadPlace, name: str, *, reason: str, recorded_
     Raises:
         CollectionRefused: the place remembers no such store, or several of this name.
         PayloadsUnavailable: the place can't be reached or written.
+        StoreUnreachable, StoreUnusable, StoreNotInitialised: nothing was changed.
     """
     payloads = PayloadStore(place.location)
     payloads.read_place("forgetting a store")
-    forgotten = forget_store(payloads.files, read_place_stores(payloads.files), name, reason=reason, recorded_by=recorded_by)
+    remembered = read_place_stores(payloads.files)
+    is_remembered = any(name in {one.identity.store, one.identity.store_id} for one in remembered)
+    neighbours = set() if is_remembered else {neighbour for store in stores for neighbour in _neighbours(store)}
+    forgotten = forget_store(payloads.files, remembered, name, neighbours, reason=reason, recorded_by=recorded_by)
     emit("payloads_store_forgotten", place=place.name, store=forgotten.store, reason=reason)
     return forgotten
