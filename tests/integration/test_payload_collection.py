@@ -579,6 +579,21 @@ def test_only_files_of_relaybox_are_touched(large: World, place: Directory, tmp_
     assert list((outside / "2026-01-01").iterdir())
 
 
+@pytest.mark.parametrize("folder", [".trash", ".stores"])
+def test_a_link_in_place_of_a_folder_stops_the_collection(large: World, place: Directory, tmp_path: Path, folder: str) -> None:
+    """Files would go through it, and nothing would find them there again."""
+    sent = place.write()
+    send(large, sent)
+    (place.path / ".trash").mkdir()
+    linked = place.path / folder
+    linked.rename(tmp_path / "elsewhere")
+    linked.symlink_to(tmp_path / "elsewhere")
+    for call in (collect, lambda world: restore_files(place_of(world), stores_of(world))):
+        with pytest.raises(errors.PayloadsUnavailable, match=rf"a link is in place of a folder.*{folder}"):
+            call(large)
+    assert place.store.read(_Sent(sent.headers)) == "content"
+
+
 def test_a_file_is_kept_for_as_long_as_the_place_says(large: World, place: Directory) -> None:
     """For a table of a lake, which keeps references longer than the stores."""
     younger, older = place.write(days=9), place.write(days=11)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -93,10 +94,14 @@ class DirectoryFiles:
                 yield from self._below(self.directory / below, f"{below}/")
 
     def _below(self, directory: Path, prefix: str) -> Iterator[FoundFile]:
-        """No link is followed: what it leads to is not of this place."""
+        """No link is followed: what it leads to is not of this place. In place of the trash none may be."""
         with os.scandir(directory) as entries:
             for entry in entries:
                 name = f"{prefix}{entry.name}"
+                if entry.is_symlink() and _FOLDERS.fullmatch(name):
+                    raise NotADirectoryError(
+                        errno.ENOTDIR, "a link is in place of a folder: make a folder, and move the files back", name
+                    )
                 if entry.is_dir(follow_symlinks=False):
                     with suppress(FileNotFoundError):  # a folder that another collection has emptied and removed
                         yield from self._below(directory / entry.name, f"{name}/")
@@ -193,6 +198,9 @@ class DirectoryFiles:
         step = "Free space, or make the disk larger." if is_full else "Mend it, and try again."
         return PayloadsUnavailable(f"payloads in {self.where}: while {doing}: {error}.", next_step=step)
 
+
+_FOLDERS = re.compile(r"\.stores|\.trash(/[^/]+){0,2}")
+"""Folders of a place. Moves would follow a link there, and no listing would find the files again."""
 
 _ATTEMPTS = 10
 """A collection that removes empty folders does it once per run."""
