@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -475,6 +476,19 @@ def test_a_store_that_is_too_new_for_relaybox_yaml_stops_the_collection(large: W
     assert place.refs == refs(needed)
     with pytest.raises(errors.CollectionRefused, match=r"analytics \(id "):
         collect(large, load_routes(older))
+
+
+def test_of_two_stores_of_one_name_the_command_names_the_one_that_is_gone(large: World, place: Directory) -> None:
+    """A store that was made anew, and recorded by prepare: its name alone does not say which of them is to be forgotten."""
+    place.write()
+    gone = str(uuid.uuid4())
+    hub = next(path for path in (place.path / ".stores").iterdir() if json.loads(path.read_text())["store"] == "hub")
+    (hub.parent / f"{gone}.json").write_text(json.dumps({**json.loads(hub.read_text()), "store_id": gone}))
+    with pytest.raises(errors.CollectionRefused) as refused:
+        collect(large)
+    assert f"relaybox payloads forget {PLACE} {gone} --reason" in refused.value.next_step
+    assert invoke("payloads", "forget", PLACE, gone, "--reason", "made anew").exit_code == 0
+    assert collect(large).trashed.count == 1
 
 
 def test_a_store_in_another_cluster_is_confirmed_by_a_person(large: World, place: Directory) -> None:

@@ -162,11 +162,13 @@ def require_all_asked(files: PlaceFiles, place: str, remembered: Iterable[PlaceS
         )
     missing = [one for one in kept if one.identity.store_id not in by_id]
     if missing:
+        first = missing[0].identity
+        is_alone = sum(one.identity.store == first.store for one in kept) == 1  # a store that was made anew has the name too
         names = ", ".join(f"{one.identity.store} (id {one.identity.store_id}, since {one.recorded_at})" for one in missing)
         raise errors.CollectionRefused(
             f"payloads in {files.where}: messages of stores that relaybox.yaml does not have may need it: {names}. Nothing was removed.",
             next_step="Is relaybox.yaml an older one, or that of another installation? Add the store, or if its messages are given up: "
-            f'relaybox payloads forget {place} {missing[0].identity.store} --reason "..."',
+            f'relaybox payloads forget {place} {first.store if is_alone else first.store_id} --reason "..."',
         )
     moved = [one.identity for one in kept if is_other_cluster(one.identity, by_id[one.identity.store_id])]
     if moved:
