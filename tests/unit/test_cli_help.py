@@ -263,7 +263,9 @@ def test_usage_lines_have_an_argument_as_it_is_declared() -> None:
         assert re.fullmatch(rf"Usage: relaybox {' '.join(command)} \[OPTIONS\]( \[?[A-Z_|]+\]?(\.\.\.)?)*", usage), usage
 
 
-@pytest.mark.parametrize("words", [[], ["status"], ["senders"], ["senders", "list"], ["dead-letters", "list"], ["bench", "hop"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [[], ["status"], ["senders"], ["senders", "list"], ["dead-letters", "list"], ["bench", "hop"]], ids=" ".join
+)
 def test_help_of_a_command_is_its_option_help(words: list[str]) -> None:
     assert invoke("help", *words) == replace(invoke(*words, "--help"), arguments=("help", *words))
     if words[1:]:

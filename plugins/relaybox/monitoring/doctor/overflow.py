@@ -68,7 +68,9 @@ def check_overflow(examined: Examined) -> Iterator[Diagnosis]:
     if found is None:
         yield ok("Each message of the outbox is in a segment.")
         return
-    count = amount(found.row_count, "message") if found.row_count <= MOST_COUNTED else f"More than {amount(MOST_COUNTED, 'message')}"
+    count = (
+        amount(found.row_count, "message") if found.row_count <= MOST_COUNTED else f"More than {amount(MOST_COUNTED, 'message')}"
+    )
     verb = "is" if found.row_count == 1 else "are"
     said = (
         f"{count} of the outbox {verb} in no segment but in its overflow, seq {found.first_seq} to {found.last_seq}, "
