@@ -35,7 +35,7 @@ def test_a_node_program_is_denied_in_words_and_by_sqlstate(world: World) -> None
     """An error of the database ends its transaction: neither effect nor acknowledgement is there."""
     denied = run("billing", "bookings", check=False)
     assert denied.returncode == 1
-    assert "RB032: there is no stream and no topic bookings in this store Streams here: flights (flights)." in denied.stderr
+    assert "RB032: there is no stream and no topic bookings in this store. Streams here: flights (flights)." in denied.stderr
     world.send("a")
     world.transfer()
     failed = run("billing", "flights", check=False)  # there is no table public.effect
