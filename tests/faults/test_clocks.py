@@ -82,6 +82,10 @@ TIMES_OF_CONSUMERS |= dict.fromkeys(
     ("rest_until_due.sql", "lag.sql", "trace_delay.sql", "pass_delayed.sql"),
     "whether a delayed message is due is asked of the clock by each fetch: a step gives it early or late, and what was given stays given",
 )
+TIMES_OF_CONSUMERS |= {
+    "find_new_messages.sql": "how long one fetch sets expired messages aside: a step of the clock has it end early or late, and the next goes on",
+    "restore_delayed.sql": "a passed message without a time is due at once",
+}
 TIMES_OF_CONSUMERS |= {"start_at_time.sql": "a start in the future is refused; an earlier one is found by what was recorded"}
 TIMES_OF_CONSUMERS |= {
     "finish_attach.sql": "a step of the clock has what came back detached again early or late: nothing is lost"
@@ -93,7 +97,13 @@ REPLAY_WINDOWS = dict.fromkeys(
 
 OF_APPLICATIONS = {
     "django/models.py": "a message id begins with the time, as the store makes it: no order is read from it",
-    "payloads.py": "the name of a payload's file tells the time of its write; nothing compares it, and its random part makes it unique",
+    "payloads/store.py": "the name of a payload's file tells the time of its write; its random part makes it unique",
+    "payloads/place_stores.py": "when a collection asked a store",
+} | dict.fromkeys(
+    ("payloads/checking.py", "payloads/collecting.py"),
+    "a file is old by the earliest of the clocks of the stores and of this machine, less the grace; a step forward moves files into the trash",
+)
+OF_APPLICATIONS |= {
     "testing/clusters.py": "which clusters that earlier runs of tests left are old",
 }
 
