@@ -105,6 +105,7 @@ def test_a_session_that_has_ended_is_an_unreachable_store(
 
 OF_ITS_OWN = {
     "failpoints.py": "has a server raise an error",
+    "payloads/store_references.py": "a named cursor: references may be more rows than fit into memory",
     "clients/django.py": "a consumer brings her own connection",
     "clients/psycopg.py": "a consumer brings her own connection",
     "clients/sqlalchemy.py": "a consumer brings her own connection",
