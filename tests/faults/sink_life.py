@@ -30,6 +30,7 @@ from relaybox.sinks.secrets import find_in_environment
 from tests.support.endpoint import Behaviour, Endpoint, Handler, answer, garbage, hang, reset
 from tests.support.kafka_cluster import TOPIC_AUTHORIZATION_FAILED, KafkaCluster
 from tests.support.patience import patience
+from tests.support.sinks import WHERE
 from tests.support.streams import STORE, deliver
 from tests.support.world import World, wait_until
 
@@ -155,8 +156,8 @@ class SinkLife:
 
     def _start(self, failpoints: str) -> None:
         self._count += 1
-        services = os.environ["PGSERVICEFILE"]
-        what = Run(str(self.world.path), services, self.target.subscription, failpoints, str(self.directory), self._begins_anew)
+        environment = {name: os.environ[name] for name in ("PGSERVICEFILE", WHERE) if name in os.environ}
+        what = Run(str(self.world.path), environment, self.target.subscription, failpoints, str(self.directory), self._begins_anew)
         run = _forkserver().Process(target=_run, args=(what,), daemon=True)
         run.start()
         self.runs.append(run)
@@ -313,10 +314,13 @@ def _forkserver() -> ForkServerContext:
 
 @dataclass(frozen=True)
 class Run:
-    """`relaybox webhook run`, or `relaybox kafka run`, until it is stopped: which file, and at which failpoint it dies."""
+    """`relaybox webhook run`, or `relaybox kafka run`, until it is stopped: which file, and at which failpoint it dies.
+
+    A fork server has the environment of its own start, before that of this test: what the test has set goes along.
+    """
 
     config: str
-    services: str
+    environment: dict[str, str]
     subscription: str
     failpoints: str
     directory: str
@@ -324,7 +328,7 @@ class Run:
 
 
 def _run(run: Run) -> None:
-    os.environ["PGSERVICEFILE"] = run.services
+    os.environ |= run.environment
     if run.failpoints:
         os.environ |= {
             "RELAYBOX_ENVIRONMENT": "test",

@@ -262,6 +262,7 @@ ALLOWED = {
     "payloads/files.py DirectoryFiles.move FileNotFoundError": "the answer is False, unless the folder of the target is gone: tried again",
     "payloads/files.py DirectoryFiles.remove FileNotFoundError": "the answer is False",
     "payloads/files.py DirectoryFiles.remove_empty_folders suppress(OSError)": "a folder that has files stays",
+    "payloads/files.py _write_flushed suppress(OSError)": "the error of the write itself is raised",
     "payloads/object_files.py ObjectFiles.create exceptions.AlreadyExistsError": "the answer is False: who was first has made it",
     "payloads/object_files.py ObjectFiles.move _GONE": "the answer is False",
     "payloads/object_files.py ObjectFiles.remove _GONE": "the answer is False",
