@@ -1,7 +1,8 @@
-"""The latency benchmark measures what it says; its Airflow is left out here, as the real scheduler has tests of its own."""
+"""The latency benchmark measures what it says; all tests but one leave its Airflow out, as the real scheduler has tests of its own."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -76,6 +77,20 @@ def test_messages_to_a_lingering_hop_are_timed_one_by_one(stores: BenchStores) -
     assert stores.query(DESTINATION, "select published_position from relaybox_internal.hop_in where hop = %s", hop.name) == [
         (11,)
     ]
+
+
+@pytest.mark.timeout(600)
+def test_the_command_measures_under_airflow(tmp_path: Path) -> None:
+    """With its own clusters and its own Airflow, as the README has it; only shorter."""
+    written = tmp_path / "latency.json"
+    short = ["--hops", "1", "--samples", "1", "--lingering-samples", "3", "--idle-seconds", "1", "--json", str(written)]
+    command = subprocess.run(
+        [str(Path(sys.executable).with_name("relaybox")), "bench", "latency", *short], capture_output=True, text=True, check=False
+    )
+    assert command.returncode == 0, command.stdout + command.stderr
+    report = json.loads(written.read_text())
+    assert report["first"]["1"]["p50"] > 0
+    assert 0 < report["lingering"]["p50"] < LINGER_SECONDS
 
 
 def test_cpu_time_counts_children_that_have_ended() -> None:

@@ -157,7 +157,9 @@ class SinkLife:
     def _start(self, failpoints: str) -> None:
         self._count += 1
         environment = {name: os.environ[name] for name in ("PGSERVICEFILE", WHERE) if name in os.environ}
-        what = Run(str(self.world.path), environment, self.target.subscription, failpoints, str(self.directory), self._begins_anew)
+        what = Run(
+            str(self.world.path), environment, self.target.subscription, failpoints, str(self.directory), self._begins_anew
+        )
         run = _forkserver().Process(target=_run, args=(what,), daemon=True)
         run.start()
         self.runs.append(run)

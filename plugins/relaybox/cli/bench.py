@@ -258,7 +258,7 @@ def bench_latency(
         samples=samples,
         lingering_samples=lingering_samples,
         idle_seconds=idle_seconds,
-        runner=runner,
+        runner=runner.value,
         json_path=json_path,
     )
 
