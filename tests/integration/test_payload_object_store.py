@@ -58,13 +58,16 @@ def test_a_payload_is_read_as_it_was_put(bucket: PayloadStore) -> None:
 
 
 def test_a_missing_and_a_changed_object_are_told_apart(bucket: PayloadStore) -> None:
-    missing, changed = bucket.write("a"), bucket.write("b")
+    missing, changed, longer = bucket.write("a"), bucket.write("b"), bucket.write("c")
     bucket.files.remove(missing.reference.ref)
     bucket.files.replace(changed.reference.ref, b"c", "spoiling it")
+    bucket.files.replace(longer.reference.ref, b"c" * 9, "spoiling it")
     with pytest.raises(errors.PayloadMissing):
         bucket.read(Sent(missing))
     with pytest.raises(errors.PayloadDiffers):
         bucket.read(Sent(changed))
+    with pytest.raises(errors.PayloadDiffers, match="more than 1 bytes"):
+        bucket.read(Sent(longer))
 
 
 def test_no_object_is_ever_put_over_another(bucket: PayloadStore) -> None:

@@ -174,6 +174,33 @@ def test_a_missing_and_a_changed_file_make_dead_letters_that_name_it_and_come_ba
     assert sorted(consume(pictures, payloads), key=str) == ["changed", "cut", "missing"]
 
 
+def test_what_has_the_name_of_a_file_and_is_none_is_missing(pictures: World, payloads: PayloadStore) -> None:
+    """The open of a named pipe would wait for its writer for ever, and so would all messages behind it."""
+    pipe, folder, fine = (payloads.write(text) for text in ("pipe", "folder", "fine"))
+    for large in (pipe, folder, fine):
+        send(pictures, large)
+    for large, make in ((pipe, os.mkfifo), (folder, os.mkdir)):
+        (payloads.directory / large.reference.ref).unlink()
+        make(payloads.directory / large.reference.ref)
+    pictures.transfer()
+    assert consume(pictures, payloads) == ["fine"]
+    assert [row[0].partition(":")[0] for row in dead_letters(pictures)] == ["PayloadMissing", "PayloadMissing"]
+
+
+def test_no_more_is_read_of_a_file_than_the_message_says(payloads: PayloadStore) -> None:
+    """A file that grew to a terabyte, without a byte on the disk."""
+    reference = payloads.write("a").reference
+    os.truncate(payloads.directory / reference.ref, 2**40)
+    with pytest.raises(PayloadDiffers, match="has more than 1 bytes"):
+        payloads.read(Sent({HEADER: vars(reference)}))
+
+
+def test_bytes_that_a_message_calls_text_are_refused(payloads: PayloadStore) -> None:
+    reference = payloads.write(b"\xff").reference
+    with pytest.raises(PayloadReferenceInvalid, match="no UTF-8"):
+        payloads.read(Sent({HEADER: vars(replace(reference, column="payload"))}))
+
+
 def test_a_directory_that_is_not_mounted_refuses_no_message(pictures: World, payloads: PayloadStore, tmp_path: Path) -> None:
     """Else each message would become a dead letter."""
     send(pictures, payloads.write("a"))

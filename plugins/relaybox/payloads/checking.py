@@ -206,16 +206,16 @@ def _compare(
         elif found.bytes != reference.bytes:
             problem = f"has {found.bytes} bytes, expected {reference.bytes}"
         else:
-            problem = _compare_content(files, reference) if read else None
+            problem = _compare_content(files, reference, found.bytes) if read else None
         if problem is not None:
             wrong.append(MissingPayload(store, reference.held_in, reference.position, ref, problem))
     return wrong
 
 
-def _compare_content(files: PlaceFiles, reference: StoreReference) -> str | None:
+def _compare_content(files: PlaceFiles, reference: StoreReference, length: int) -> str | None:
     ref = str(reference.ref)
     try:
-        digest = digest_of(files.read(ref, f"reading {ref}"))
+        digest = digest_of(files.read(ref, f"reading {ref}", at_most=length + 1))
     except FileNotFoundError:
         return "missing"
     return None if digest == reference.digest else f"has {digest}, expected {reference.digest}"

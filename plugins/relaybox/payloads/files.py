@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -46,8 +47,8 @@ class PlaceFiles(Protocol):
     def list_files(self, below: str = "") -> Iterator[FoundFile]:
         """Every file, in no order; or those below a folder, which may be missing. A file that goes meanwhile may be left out."""
 
-    def read(self, name: str, doing: str) -> bytes:
-        """The content of a file. FileNotFoundError: it is not there, though the place is."""
+    def read(self, name: str, doing: str, at_most: int | None = None) -> bytes:
+        """The content of a file, or its first `at_most` bytes. FileNotFoundError: no file has this name, though the place is there."""
 
     def prepare(self) -> None:
         """Makes the place itself; again: no change."""
@@ -112,13 +113,17 @@ class DirectoryFiles:
                     continue  # moved or removed since the directory was read: the next listing has it where it is
                 yield FoundFile(name, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
-    def read(self, name: str, doing: str) -> bytes:
+    def read(self, name: str, doing: str, at_most: int | None = None) -> bytes:
+        """What has the name and is no file, as a folder or a named pipe, is not read: a pipe would never end."""
         try:
-            return (self.directory / name).read_bytes()
+            content = _read_file(self.directory / name, at_most)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FileNotFoundError(str(error)) from error
         except OSError as error:
             raise self._unavailable(doing, error) from error
+        if content is None:
+            raise FileNotFoundError(errno.ENOENT, "no file, but something else has this name", name)
+        return content
 
     def write_new(self, name: str, content: bytes, doing: str) -> None:
         """Needs no hard links, unlike create()."""
@@ -204,6 +209,18 @@ _FOLDERS = re.compile(r"\.stores|\.trash(/[^/]+){0,2}")
 
 _ATTEMPTS = 10
 """A collection that removes empty folders does it once per run."""
+
+
+def _read_file(path: Path, at_most: int | None) -> bytes | None:
+    """None: what has this name is no file. The open of a pipe does not wait for its writer."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(-1 if at_most is None else at_most)
+    finally:
+        os.close(descriptor)
 
 
 def _write_flushed(path: Path, content: bytes) -> None:

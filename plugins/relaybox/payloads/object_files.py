@@ -52,10 +52,13 @@ class ObjectFiles:
             for page in obstore.list(self._store, below or None, chunk_size=_OBJECTS_PER_PAGE):
                 yield from (FoundFile(one["path"], one["size"], one["last_modified"]) for one in page)
 
-    def read(self, name: str, doing: str) -> bytes:
+    def read(self, name: str, doing: str, at_most: int | None = None) -> bytes:
         with self._reaching(doing):
             try:
-                return bytes(obstore.get(self._store, name).bytes())
+                found = obstore.get(self._store, name)
+                if at_most is None or found.meta["size"] <= at_most:
+                    return bytes(found.bytes())
+                return bytes(obstore.get_range(self._store, name, start=0, length=at_most))
             except _GONE as error:
                 missing = FileNotFoundError(_line(error))
         raise missing

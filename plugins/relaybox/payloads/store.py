@@ -84,7 +84,7 @@ class PayloadStore:
         Raises:
             PayloadMissing: the file is not in the place, though the place is there.
             PayloadDiffers: the file has another length or another content than the message says.
-            PayloadReferenceInvalid: the header is no reference, or refers to another place than this one.
+            PayloadReferenceInvalid: the header is no reference, refers to another place than this one, or calls bytes a text.
             PayloadsUnavailable: the place can't be reached; a retry may help.
         """
         reference = reference_of(message)
@@ -99,19 +99,28 @@ class PayloadStore:
                 next_step=f"Read it with the PayloadStore of the place whose {MARK} has {reference.place}.",
             )
         try:
-            content = self.files.read(reference.ref, doing)
+            content = self.files.read(reference.ref, doing, at_most=reference.bytes + 1)
         except FileNotFoundError:
             raise PayloadMissing(
                 f"payloads in {self.files.where}: {reference.ref} is missing; expected {reference.bytes} bytes.",
                 next_step=MEND,
             ) from None
+        found = f"{len(content)} bytes with {digest_of(content)}"
+        if len(content) > reference.bytes:
+            found = f"more than {reference.bytes} bytes"
         if len(content) != reference.bytes or digest_of(content) != reference.digest:
             raise PayloadDiffers(
-                f"payloads in {self.files.where}: {reference.ref} has {len(content)} bytes with {digest_of(content)}; "
+                f"payloads in {self.files.where}: {reference.ref} has {found}; "
                 f"expected {reference.bytes} bytes with {reference.digest}.",
                 next_step=MEND,
             )
-        return content if reference.column == "payload_bytes" else content.decode()
+        try:
+            return content if reference.column == "payload_bytes" else content.decode()
+        except UnicodeDecodeError as error:
+            raise PayloadReferenceInvalid(
+                f"payloads in {self.files.where}: the message says that {reference.ref} is text, but it is no UTF-8: {error}.",
+                next_step='Send a reference whose column is "payload_bytes".',
+            ) from error
 
     def has_mark(self, doing: str) -> bool:
         """Whether it is a place already, perhaps with a damaged mark. Raises PayloadsUnavailable if it can't be reached."""
