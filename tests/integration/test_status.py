@@ -103,6 +103,21 @@ def test_a_settled_route_is_settled_at_every_hop(world: World) -> None:
     ]
 
 
+def test_one_route_or_one_hop_is_shown_alone(world: World) -> None:
+    """Warnings are of all stores nevertheless: what is silent is not seen."""
+    world.send("a")
+    assert [hop["hop"] for hop in invoke("status", "flights", "--json").document["hops"]] == ["flights/1", "flights/2"]
+    one = invoke("status", "flights/2", "--json").document
+    assert ([hop["hop"] for hop in one["hops"]], one["routes"]) == (["flights/2"], [])
+    assert "flights/1" not in invoke("status", "flights/2").stdout
+    world.send("lost", topic="flight")
+    warned = invoke("status", "flights/2")
+    assert warned.exit_code == 2
+    assert "1 message of topic flight, which no hop reads" in warned.stderr
+    assert "Did you mean flights/2" in " ".join(invoke("status", "flights/3").stderr.split())
+    assert 'there is no route "flight". Did you mean flights?' in invoke("status", "flight").stderr
+
+
 def test_lag_counts_the_rest_of_a_capped_pair(world: World) -> None:
     """A batch takes the first 10 of 25 messages; 5 more are sent before the rest is planned."""
     world.change_route(limits={"batch_rows": 10, "slice_rows": 10})

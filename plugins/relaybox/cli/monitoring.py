@@ -22,20 +22,29 @@ commands = CommandList()
 
 
 @commands.command()
-def status(context: typer.Context, as_json: AsJson = False) -> None:
+def status(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[ROUTE|HOP]", help="Only this route, or only this hop.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Show every hop: sent, received, lag, last batch, settled, R, UR and delivery mode; per route the product.
 
-    A store that does not answer hides no other hop; the exit code tells.
+    A store that does not answer hides no other hop; the exit code tells. Warnings are of all stores, also with ROUTE or HOP.
 
     \b
     Examples:
       relaybox status
+      relaybox status flights
       relaybox --config /etc/relaybox.yaml status --json
     """
     from relaybox.monitoring.status import read_status
 
     settings: Settings = context.obj
-    found = read_status(settings.load_routes())
+    routes = settings.load_routes()
+    chosen = routes.hops if name is None else routes.hops_of(name)
+    found = read_status(routes).only(chosen)
     if as_json:
         from relaybox.documents.document import write
         from relaybox.documents.status import StatusDocument

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from relaybox.hops.transfer import Progress, TransferSummary
-    from relaybox.routes import Hop, Route, Routes
+    from relaybox.routes import Hop
 
 commands = CommandList()
 
@@ -95,21 +95,13 @@ def confirm(
     from relaybox.hops.confirmations import settle_hop
 
     settings: Settings = context.obj
-    of, hops = _hops_to_settle(settings.load_routes(), route)
+    routes = settings.load_routes()
     settled, failures = [], Failures()
-    for hop in hops:
+    for hop in reversed(routes.hops_of(route)):
         with failures.kept(hop.name):
-            settled.append(settle_hop(of, hop, recorded_by=settings.recorded_by))
+            settled.append(settle_hop(routes.route(hop.route), hop, recorded_by=settings.recorded_by))
     if as_json:
         write(ConfirmDocument(hops=[SettledHop.model_validate(hop) for hop in settled], errors=failures.document()))
     else:
         show_settled(settled)
     failures.end(debug=settings.debug)
-
-
-def _hops_to_settle(routes: Routes, name: str) -> tuple[Route, list[Hop]]:
-    if "/" in name:
-        hop = routes.hop(name)
-        return routes.route(hop.route), [hop]
-    route = routes.route(name)
-    return route, list(reversed(route.hops))

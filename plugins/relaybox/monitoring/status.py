@@ -6,8 +6,8 @@ A store that can't be asked hides nothing but itself: its hops are shown with wh
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from fractions import Fraction
@@ -209,6 +209,15 @@ class Status:
     provider_durability: Mapping[str, ProviderDurability] = field(default_factory=dict)
     failing_endpoints: tuple[FailingEndpoint, ...] = ()
     adopted_tables: tuple[AdoptedTable, ...] = ()
+
+    def only(self, hops: Collection[Hop]) -> Status:
+        """The same with these hops, and with the routes all of whose hops they are. What belongs to a store stays."""
+        names = {hop.name for hop in hops}
+        return replace(
+            self,
+            hops=tuple(status for status in self.hops if status.hop.name in names),
+            routes=tuple(status for status in self.routes if {hop.name for hop in status.route.hops} <= names),
+        )
 
 
 def read_status(routes: Routes) -> Status:

@@ -517,6 +517,10 @@ class Routes:
         hops = {hop.name: hop for hop in self.hops}
         return hops[self._known("hop", name, hops)]
 
+    def hops_of(self, name: str) -> tuple[Hop, ...]:
+        """The hops of a route, along its path, or the one hop of that name; a ConfigurationError as of route() and hop()."""
+        return (self.hop(name),) if "/" in name else self.route(name).hops
+
     def export(self, name: str) -> Export:
         """The export of that name; a ConfigurationError that names the nearest one if there is none."""
         return self.exports[self._known("export", name, self.exports)]
