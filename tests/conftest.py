@@ -20,6 +20,7 @@ from tests.support import disposal
 from tests.support.administration import administer_all, copy_database
 from tests.support.backups import Backups
 from tests.support.clocks import shift_servers
+from tests.support.kept_sessions import close_kept_sessions
 from tests.support.memory import fast_temporary_directory, remove_left_directories
 from tests.support.patience import patience
 from tests.support.shared_classes import share_classes
@@ -126,6 +127,7 @@ def make_world(
             monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
             yield World(path)
         finally:
+            close_kept_sessions()
             disposal.discard((cluster, name) for cluster in clusters.values())
 
     return make

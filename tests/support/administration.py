@@ -9,13 +9,18 @@ from typing import Any
 import psycopg2
 
 from relaybox.local.clusters import Cluster
+from tests.support.kept_sessions import close_kept_sessions
 
 _sessions: dict[Cluster, Any] = {}
 _BY_FILES = " strategy file_copy"
 
 
 def administer(cluster: Cluster, *statements: str) -> None:
-    """Runs the statements one after another, each committed by itself. One thread per cluster at a time."""
+    """Runs the statements one after another, each committed by itself. One thread per cluster at a time.
+
+    They may copy or drop a database, in which nobody may be then, or change what a new session finds: kept sessions end before.
+    """
+    close_kept_sessions()
     for statement in statements:
         try:
             _run(cluster, statement)

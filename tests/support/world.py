@@ -19,6 +19,7 @@ from relaybox.hops.transfer import TransferSummary, transfer_hop
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.stores.schema import SchemaApplied, apply_routes, initialise_store, record_server
 from relaybox.stores.sessions import StoreSession
+from tests.support.kept_sessions import kept_session
 from tests.support.patience import Deadline
 
 STORES = ("airline", "hub", "analytics")
@@ -141,7 +142,7 @@ class World:
 
     def query(self, store: str, query: str, *arguments: object) -> list[tuple[Any, ...]]:
         """Rows of one statement, committed."""
-        with self.session(store, autocommit=True) as connection, connection.cursor() as cursor:
+        with kept_session(store, self.options, query) as connection, connection.cursor() as cursor:
             cursor.execute(query, arguments)
             return list(cursor.fetchall()) if cursor.description else []
 

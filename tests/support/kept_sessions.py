@@ -1,0 +1,78 @@
+"""Sessions that one statement of a test leaves to the next: to open one costs more than most statements do.
+
+A statement finds what it would find in a new session: no transaction, no settings, no temporary tables. Where that can't be known the
+session is closed.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import select
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg2
+from psycopg2.extensions import TRANSACTION_STATUS_IDLE
+
+_LEAVES_SOMETHING = re.compile(r"\b(set|set_config|reset|temp|temporary|listen|prepare|declare|load)\b|advisory", re.IGNORECASE)
+"""Statements after which a session may not be as it was."""
+
+_CHANGES_LATER_SESSIONS = re.compile(r"\balter\s+(role|user|database|system)\b|pg_reload_conf", re.IGNORECASE)
+
+_Key = tuple[frozenset[tuple[str, str]], str]
+
+_idle: dict[_Key, list[Any]] = defaultdict(list)
+_lock = threading.Lock()
+
+
+@contextmanager
+def kept_session(service: str, options: str, statement: str) -> Iterator[Any]:
+    """A session of a libpq service, in autocommit, for one statement."""
+    key = (_section(service), options)
+    session = _take(key) or psycopg2.connect(service=service, options=options)
+    session.autocommit = True
+    try:
+        yield session
+    except BaseException:
+        session.close()
+        raise
+    if _CHANGES_LATER_SESSIONS.search(statement):
+        close_kept_sessions()
+    if _LEAVES_SOMETHING.search(statement) or session.info.transaction_status != TRANSACTION_STATUS_IDLE or session.notices:
+        session.close()
+        return
+    with _lock:
+        _idle[key].append(session)
+
+
+def close_kept_sessions() -> None:
+    """At the end of a test, and where its next statements have to open new ones."""
+    with _lock:
+        sessions = [session for kept in _idle.values() for session in kept]
+        _idle.clear()
+    for session in sessions:
+        session.close()
+
+
+def _take(key: _Key) -> Any | None:
+    """One that is still open. An idle server says something only if it ends the session."""
+    while True:
+        with _lock:
+            if not _idle[key]:
+                return None
+            session = _idle[key].pop()
+        if not select.select([session], [], [], 0)[0]:
+            return session
+        session.close()
+
+
+def _section(service: str) -> frozenset[tuple[str, str]]:
+    """What the service file says now: a test may have changed it."""
+    services = configparser.ConfigParser(interpolation=None)
+    services.read(os.environ["PGSERVICEFILE"])
+    return frozenset(services[service].items())
