@@ -85,24 +85,47 @@ def test_hundreds_of_open_writers_are_in_one_snapshot_and_lose_nothing(world: Wo
     assert sorted(world.payloads()) == sorted(["between", *(f"open {n}" for n in range(OPEN_WRITERS))])
 
 
+def moved_rows_and_peak() -> tuple[int, int]:
+    """What a driver with two threads moves, and its largest resident memory in kB."""
+    answer = subprocess.run(
+        [sys.executable, "-c", PEAK_MEMORY], capture_output=True, text=True, check=True, timeout=patience(800)
+    )
+    rows, kilobytes = answer.stdout.split()[-2:]
+    return int(rows), int(kilobytes)
+
+
 @pytest.mark.timeout(900)
 def test_a_giant_backlog_takes_no_more_memory_than_a_small_one(world: World) -> None:
     """One transaction, one range, cut into capped batches: the driver holds counts, never rows."""
     world.change_route(limits={"batch_rows": 50_000, "slice_rows": 10_000})
-
-    def moved_rows_and_peak() -> tuple[int, int]:
-        answer = subprocess.run(
-            [sys.executable, "-c", PEAK_MEMORY], capture_output=True, text=True, check=True, timeout=patience(800)
-        )
-        rows, kilobytes = answer.stdout.split()[-2:]
-        return int(rows), int(kilobytes)
-
     world.send_many(BACKLOG_ROWS // 20)
     small = moved_rows_and_peak()
     world.send_many(BACKLOG_ROWS, prefix="giant")
     giant = moved_rows_and_peak()
     assert (small[0], giant[0]) == (BACKLOG_ROWS // 20, BACKLOG_ROWS)
     assert giant[1] < small[1] + 8_000, f"peak memory in kB: {small[1]} for {small[0]} messages, {giant[1]} for {giant[0]}"
+
+
+@pytest.mark.timeout(300)
+def test_many_batches_with_rows_of_16_mib_take_no_more_memory_than_one(world: World) -> None:
+    """What a thread took for such a row is given back: each thread of malloc would keep its own."""
+    world.change_route(limits={"batch_rows": 1000, "slice_rows": 500})
+
+    def send(batch_count: int) -> None:
+        """Each slice has a long row, so both threads carry one."""
+        for _ in range(batch_count):
+            world.query(
+                "airline",
+                "insert into relaybox.outbox (topic, sender, payload) "
+                "select 'flights', 'UA', repeat('x', case n %% 500 when 0 then 1 << 24 else 1 end) from generate_series(1, 1000) n",
+            )
+
+    send(1)
+    one = moved_rows_and_peak()
+    send(16)
+    many = moved_rows_and_peak()
+    assert (one[0], many[0]) == (1000, 16_000)
+    assert many[1] < one[1] + 8_000, f"peak memory in kB: {one[1]} for one batch, {many[1]} for 16"
 
 
 def test_sixteen_hops_into_one_store_do_not_deadlock(world: World, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ between two frames, where libpq can end the COPY or make it fail.
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import select
 import socket
@@ -57,6 +58,11 @@ def is_plain(connection: Connection) -> bool:
         cursor.execute("select encrypted from pg_catalog.pg_stat_gssapi where pid = pg_catalog.pg_backend_pid()")
         row = cursor.fetchone()
     return row is None or not row[0]
+
+
+def _pages(size: int) -> mmap.mmap:
+    """Memory for a long row, which the process gives back when the relay ends. malloc would keep some of it for each of its threads."""
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 class SourceFailed(Exception):
@@ -107,7 +113,8 @@ class FrameRelay(io.RawIOBase):
         self._destination = socket.socket(fileno=os.dup(destination.fileno()))
         self._query = query
         self._timeout_seconds, self._deadline = timeout_seconds, time.monotonic() + timeout_seconds
-        self._buffer, self._filled = bytearray(BUFFER_BYTES), 0
+        self._buffer: bytearray | mmap.mmap = bytearray(BUFFER_BYTES)
+        self._filled = 0
         self._expected = b"H"
         self.byte_count = 0
         self.has_sent_all = False
@@ -222,7 +229,7 @@ class FrameRelay(io.RawIOBase):
         rest = self._filled - start
         with memoryview(self._buffer) as view:
             if size > len(view):
-                longer = bytearray(size)
+                longer = _pages(size)
                 longer[:rest] = view[start : self._filled]
                 self._buffer = longer
             elif start:
@@ -259,7 +266,7 @@ class FrameRelay(io.RawIOBase):
             raise self._unexpected(kind)
         return int(start + 1 + length)
 
-    def _read_message(self, kind: bytes | bytearray, body: bytearray) -> None:
+    def _read_message(self, kind: bytes | bytearray, body: bytes | bytearray) -> None:
         if kind == b"E":
             raise SourceFailed(ServerError(bytes(body)))
         if kind in _ASIDE:
