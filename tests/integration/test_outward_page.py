@@ -73,7 +73,7 @@ def test_the_receiver_writes_each_message_once_and_refuses_other_signatures(
 
 
 def test_the_receiver_takes_the_messages_of_several_lanes(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each lane keeps its connection: a server with one thread would answer the first alone."""
+    """Each lane sends over a connection of its own, at the same time as the others."""
     monkeypatch.setenv(WHERE, SECRET)
     deliver(world, 40, senders=10)
     with receiver(tmp_path) as url:
