@@ -113,7 +113,7 @@ func waitForMessages(store *sql.DB, listener *pq.Listener, subscription string) 
 	if err != nil {
 		return err
 	}
-	var channel string // the same each time
+	var channel string // another one if the subscription ended and began again on another stream
 	err = work.QueryRow("select relaybox.listen($1)", subscription).Scan(&channel)
 	work.Rollback() // the listener is to listen, and not this session of the pool
 	if err != nil {

@@ -125,7 +125,7 @@ outbox is never detached: a hop that stops has an alert.
 | `start` | after the version before, else `"earliest"` | `"earliest"`, `"latest"`, a stream position or a time such as `"2026-07-01"` |
 | `sender` | the route's name | the sender of the derived messages |
 | `batch_rows` | 100000 | 1 to 10000000: messages that the function gets at once, at most |
-| `dead_letter_limit` | 100 | from 1: so many dead letters one after the other end a run: the function is wrong, not the messages |
+| `dead_letter_limit` | 100 | from 1: this many dead letters one after the other end a run: the function is wrong, not the messages |
 | `row_errors` | `stop` | `stop`, or `dead_letter`: a message for which the function fails alone is set aside |
 | `changed_source` | `refuse` | `refuse` or `warn`: the module or the SQL is another one, and the version is the same |
 | `next` | none | a candidate for the next version: a higher `version`, and one of `with` and `sql`. `relaybox trials` tries it |
@@ -177,10 +177,10 @@ added, at the end. Paths begin at the folder of this file. See docs/contracts.md
 | `lane_by` | `sender` | `sender` or `key`: whose order is kept |
 | `hold_sender` | false | true: later messages of a sender wait behind its dead letter |
 | `delayed` | `hold` | `hold`, `pass` or `ignore`: what becomes of the messages behind one that is not due |
-| `nack_limit` | 5 | 1 to 1000: so many refusals make a message a dead letter |
+| `nack_limit` | 5 | 1 to 1000: this many refusals make a message a dead letter |
 | `retry_seconds` | 30 | 0 to 86400: between two attempts at a message that the endpoint refused |
 | `messages_per_second` | null | 0.1 to 100000: of one process, at most; null: no limit |
-| `open_after_failures` | 5 | 1 to 1000: so many failures of the endpoint, one after the other, open the circuit breaker |
+| `open_after_failures` | 5 | 1 to 1000: this many failures of the endpoint, one after the other, open the circuit breaker |
 | `max_pause_seconds` | 300 | 1 to 86400: the longest pause after a failure of the endpoint, unless it asks for more |
 | `owner` | `relaybox` | the owner of the DAG |
 
