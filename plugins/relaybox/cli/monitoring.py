@@ -78,8 +78,8 @@ def _tell_problems(status: Status, *, debug: bool) -> ExitCode:
     for endpoint in status.failing_endpoints:
         waiting_count = amount(endpoint.waiting_count, "message waits", "messages wait")
         print_text(
-            f"warning: store {endpoint.store}: endpoint {endpoint.endpoint} of subscription {endpoint.subscription} takes no message since "
-            f"{endpoint.failing_since:%Y-%m-%d %H:%M:%S} ({amount(endpoint.failure_count, 'failed attempt')}, the newest: "
+            f"warning: store {endpoint.store}: endpoint {endpoint.endpoint} of subscription {endpoint.subscription} has taken no message "
+            f"since {endpoint.failing_since:%Y-%m-%d %H:%M:%S} ({amount(endpoint.failure_count, 'failed attempt')}, the newest: "
             f"{endpoint.reason}). {waiting_count}, and none is refused. {endpoint.next_step}",
             stderr=True,
         )
@@ -123,7 +123,7 @@ def where(
 def metrics(context: typer.Context, as_json: AsJson = False) -> None:
     """Write how all hops and stores are, for a monitoring system: OpenMetrics text.
 
-    docs/alerts.yml has the alarms, docs/grafana-dashboard.json the pictures. A store that does not answer is a metric too.
+    Alert rules: docs/alerts.yml. Dashboard: docs/grafana-dashboard.json. A store that does not answer is a metric too.
 
     \b
     Examples:
