@@ -19,7 +19,7 @@ def show_sinks(found: Sequence[SinkStatus]) -> None:
     )
     for one in found:
         counts = ("-", "-") if one.waiting_count is None else (show_count(one.waiting_count), show_count(one.dead_letters))
-        state = "not subscribed yet: its first run subscribes" if one.waiting_count is None else "no failure known"
+        state = "not subscribed yet" if one.waiting_count is None else "no failure known"
         if one.failing_since is not None:
             state = f"failing since {show_time(one.failing_since)}"
         table.add_row(one.name, one.store, one.stream, one.endpoint, *counts, state)
