@@ -274,7 +274,7 @@ def test_g6_a_dead_letter_of_the_stream_is_repaired_at_the_store_of_its_sender(f
     send_numbered(fifo, "c", 1)
     fifo.transfer_all()
     assert reasons(fifo) == [(1, "sender_not_declared")]
-    refused = invoke("dead-letters", "redrive", "billing", "--letter", "1", "--reason", "declared now")
+    refused = invoke("dead-letters", "redrive", "billing", "--dead-letter-id", "1", "--reason", "declared now")
     assert refused.exit_code == 5
     assert "set aside by stream flights (sender_not_declared), not by a consumer" in refused.stderr
     assert "At airline: declare it (relaybox senders declare airline c gapless)" in refused.stderr

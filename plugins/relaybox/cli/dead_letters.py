@@ -102,7 +102,9 @@ def redrive(
     context: typer.Context,
     subscription: SubscriptionName,
     reason: Reason,
-    dead_letter_id: Annotated[int | None, typer.Option("--letter", help="Only this dead letter.", show_default=False)] = None,
+    dead_letter_id: Annotated[
+        int | None, typer.Option("--dead-letter-id", help="Only this dead letter.", show_default=False)
+    ] = None,
     store: AtStore = None,
     as_json: AsJson = False,
 ) -> None:
@@ -111,7 +113,7 @@ def redrive(
     \b
     Examples:
       relaybox dead-letters redrive billing --reason "customer made"
-      relaybox dead-letters redrive billing --letter 17 --reason "fixed in 1.4"
+      relaybox dead-letters redrive billing --dead-letter-id 17 --reason "fixed in 1.4"
     """
     from relaybox.documents.dead_letters import RedrivenDocument
     from relaybox.subscriptions import subscriptions as steer

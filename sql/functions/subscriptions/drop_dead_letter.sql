@@ -14,7 +14,7 @@ declare
     has_ended boolean;
 begin
     perform relaybox_internal.require_reason(
-        reason, 'a dead letter is dropped', 'drop_dead_letter(letter, ''why'')'
+        reason, 'a dead letter is dropped', 'drop_dead_letter(dead_letter_id, ''why'')'
     );
     -- before the lane is locked
     perform relaybox_internal.require_dead_letter_role(drop_dead_letter.dead_letter_id);
