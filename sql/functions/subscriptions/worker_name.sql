@@ -17,7 +17,7 @@ begin
         raise exception using errcode = 'RB036',
             message = format('the name of the worker is that of a transaction: %s', left(given, 60)),
             hint = 'Give each process a name of its own. '
-                || 'The store names a worker so that gave no name.';
+                || 'The store uses these names for workers that give none.';
     end if;
     perform relaybox_internal.require_length('the name of the worker', given, 300);
     return given;
