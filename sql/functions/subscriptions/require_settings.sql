@@ -29,7 +29,7 @@ declare
     );
 begin
     if wrong <> '' then
-        raise exception using errcode = 'RB036', message = format('no such subscription can be made: %s', wrong),
+        raise exception using errcode = 'RB036', message = format('the subscription can''t be made: %s', wrong),
             hint = 'See the table of functions in docs/consuming.md.';
     end if;
 end
