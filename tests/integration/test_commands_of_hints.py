@@ -131,15 +131,29 @@ def test_the_hint_of_a_dead_letter_of_a_stream(world: World, name: str) -> None:
     world.query("airline", "alter table relaybox.outbox drop constraint message_is_accepted")
     world.query("airline", "insert into relaybox.outbox (topic, sender, index, payload) values ('flights', %s, 1, 'x')", name)
     world.transfer()
-    for reason, command, end in (
-        ("sender_not_declared", "declare", "), then send"),
-        ("sender_not_gapless", "new-epoch", "), then send"),
+    for reason, command in (
+        ("sender_not_declared", ["declare", *given(name, "airline"), name, "gapless"]),
+        ("sender_not_gapless", ["new-epoch", "--kind", "gapless", *given(name, "airline"), name]),
     ):
         world.query("hub", "update relaybox_internal.dead_letter set reason = %s", reason)
         with world.session("hub", autocommit=True) as session, session.cursor() as cursor:
             told = hint(cursor, "RB037", "select relaybox_internal.refuse_dead_letter_of_stream(1)")
-        words = words_of(told, f"relaybox senders {command}", end)
-        assert words == ["senders", command, *given(name, "airline"), name, "gapless"]
+        assert words_of(told, f"relaybox senders {command[0]}", "), then send") == ["senders", *command]
+
+
+def test_the_commands_for_senders_that_are_not_gapless_can_be_run(world: World) -> None:
+    """In a causal route an undeclared sender is to be declared, and a sparse one to begin a gapless epoch."""
+    world.change_route(order="causal")
+    world.query("airline", "select relaybox.declare_sender('probe', 'sparse')")
+    world.query("airline", "insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'x')")
+    world.query("airline", "insert into relaybox.outbox (topic, sender, index, payload) values ('flights', 'probe', 1, 'x')")
+    world.transfer()
+    asked = "select relaybox_internal.refuse_dead_letter_of_stream(dead_letter_id) from relaybox.dead_letters where sender = %s"
+    for sender, command in (("UA", "declare"), ("probe", "new-epoch")):
+        with world.session("hub", autocommit=True) as session, session.cursor() as cursor:
+            told = hint(cursor, "RB037", asked, sender)
+        words = words_of(told, f"relaybox senders {command}", "), then send")
+        assert invoke(*words).exit_code == 0, words
 
 
 def test_the_commands_of_a_sender_that_begins_with_a_hyphen(world: World) -> None:

@@ -19,8 +19,10 @@ begin
     again := case
         when found_.reason in ('sender_not_declared',
         'epoch_not_begun') then format('declare it (relaybox senders declare %s), then send the message again with the same index', relaybox_internal.shell_words(found_.origin, found_.sender, 'gapless'))
-        when found_.reason = 'sender_not_gapless' then format('begin a gapless epoch (relaybox senders new-epoch %s), then send the ' ||
-            'message again in it', relaybox_internal.shell_words(found_.origin, found_.sender, 'gapless'))
+        when found_.reason = 'sender_not_gapless' and found_.epoch = 0 then format('declare it (relaybox senders declare %s), then send the ' ||
+            'message again with the sender''s next index', relaybox_internal.shell_words(found_.origin, found_.sender, 'gapless'))
+        when found_.reason = 'sender_not_gapless' then format('begin a gapless epoch (relaybox senders new-epoch --kind gapless %s), then ' ||
+            'send the message again in it', relaybox_internal.shell_words(found_.origin, found_.sender))
         when found_.reason = 'does_not_conform' then 'correct the payload or the schema, then send the message again with the sender''s ' ||
             'next index'
         when found_.reason = 'index_too_far' then 'send the message again with the same index, once those before it have been sent'
