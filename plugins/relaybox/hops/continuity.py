@@ -135,7 +135,7 @@ def find_gaps(
             f"{here.next_xid}: {source} was restored, promoted or replaced",
             _look(hop)
             if went_back
-            else f"If {source} lost nothing: relaybox attest {source}. Else: relaybox reanchor {hop.name}",
+            else f'If {source} lost nothing: relaybox attest {source} --reason "...". Else: relaybox reanchor {hop.name}',
             may_be_attested=not went_back,
         )
     if published.generation > ledger.generation:

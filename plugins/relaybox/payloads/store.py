@@ -144,7 +144,7 @@ class PayloadStore:
         except FileNotFoundError:
             raise PayloadsUnavailable(
                 f"payloads in {self.files.where}: while {doing}: there is no {MARK}. The disk is not mounted, or the place is new.",
-                next_step="Mount it. Only a new place, which relaybox.yaml names under payloads: relaybox payloads prepare",
+                next_step="Mount it. Only a new place, which relaybox.yaml names under payloads: relaybox payloads prepare PLACE",
             ) from None
         except (ValueError, KeyError, TypeError) as error:
             raise PayloadsUnavailable(

@@ -40,7 +40,7 @@ begin
                 when is_loaded or next_xid_ < ledger_xid
                     then format('See what is missing with: relaybox reanchor %s', head.hop)
                 else format(
-                    'If %s lost nothing: relaybox attest %s. Else: relaybox reanchor %s',
+                    'If %s lost nothing: relaybox attest %s --reason "...". Else: relaybox reanchor %s',
                     store_name, store_name, head.hop
                 )
             end;

@@ -28,8 +28,8 @@ begin
                 known.store, known.system_identifier, known.timeline, cluster.system_identifier, cluster.timeline
             ),
             hint = format(
-                'It was restored, promoted or replaced. A new hop can start after that is said. If it lost nothing: relaybox attest %s. Else: ' ||
-                    'relaybox reanchor %s',
+                'It was restored, promoted or replaced. A new hop can start after that is said. If it lost nothing: relaybox attest %s ' ||
+                    '--reason "...". Else: relaybox reanchor %s',
                 known.store, stale
             );
     end if;

@@ -79,7 +79,8 @@ def check_wal(examined: Examined) -> Iterator[Diagnosis]:
             yield notice(
                 f"{refused}, and durability of the store is provider: a restored or promoted cluster is noticed only by its ledgers.",
                 "If the provider can give it, as a superuser: "
-                f"grant execute on function {functions} to {examined.server.login}. Then run: relaybox attest {examined.store.name}",
+                f"grant execute on function {functions} to {examined.server.login}. Then run: "
+                f'relaybox attest {examined.store.name} --reason "..."',
             )
             return
         if examined.server.moves_nothing:
