@@ -154,7 +154,7 @@ class PayloadStore:
 
 
 MEND = (
-    "Look for it in the trash of the place: relaybox payloads restore. Or restore it from a backup. Then redrive the dead letter."
+    "Look for it in the trash of the place: relaybox payloads restore PLACE. Or restore it from a backup. Then redrive the dead letter."
 )
 
 
