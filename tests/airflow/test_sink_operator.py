@@ -70,7 +70,8 @@ def test_a_task_with_dead_letters_fails_at_its_end_and_without_a_retry(world: Wo
     deliver(world, 3)
     here.answers.extend([answer(422)] * 2)
     with pytest.raises(
-        AirflowFailException, match=r"1 message became a dead letter.*2 were delivered.*relaybox dead-letters redrive"
+        AirflowFailException,
+        match=r"1 message became a dead letter.*2 were delivered.*dead-letters list hub --subscription.*dead-letters redrive",
     ):
         execute(webhook(world, here.url))
 

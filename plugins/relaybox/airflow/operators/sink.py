@@ -60,8 +60,8 @@ class SinkOperator(BaseOperator):
             became = amount(ended.dead_letter_count, "message became a dead letter", "messages became dead letters")
             raise AirflowFailException(
                 f"{sink.kind} {sink.name}: {became}: {sink.endpoint} refuses them. {ended.delivered_count} were delivered. See the "
-                f"reasons: relaybox dead-letters list {sink.store.name} --subscription {sink.subscription}. Correct the endpoint, then run: "
-                f'relaybox dead-letters redrive {sink.subscription} --reason "..."'
+                f"reasons: relaybox dead-letters list {sink.store.name} --subscription {sink.subscription}. Correct the endpoint. "
+                f'Then run: relaybox dead-letters redrive {sink.subscription} --reason "..."'
             )
         return {
             "delivered": ended.delivered_count,
