@@ -25,7 +25,7 @@ _STAGES = {
     HopStage.PLANNED: "planned, not copied",
     HopStage.COPIED: "copied, not published",
     HopStage.DROPPED: "arrived, and is no longer kept there",
-    HopStage.DETACHED: "arrived, and is in files there. Run: relaybox attach",
+    HopStage.DETACHED: "arrived, and is in files there. Run: relaybox attach STORE HOP",
 }
 """Stages that last, and that no step with a time tells."""
 
