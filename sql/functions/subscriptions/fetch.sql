@@ -169,7 +169,8 @@ $$;
 
 comment on function relaybox.fetch(text, integer, bigint, text, integer, text) is
 'Returns the next messages of one free lane and leases them to a worker.
-No row: nothing is new, or all lanes with new messages are leased. Messages that were fetched and
+No row: nothing is new; or each lane with new messages is leased, waits (after a nack, for a delayed
+message, for the rate of a replay), or is held by an open transaction. Messages that were fetched and
 not acknowledged come again, the same rows.
 `subscription`: its name. `max_count`: greatest number of new messages (100).
 `acked_stream_position`, `acked_token`: acknowledge an earlier fetch first, as ack() does; optional.

@@ -90,7 +90,8 @@ comment on function relaybox.subscribe(
 `lane_by`: sender (default) or key: messages with the same value have the same lane and keep
     their order.
 `nack_limit`: number of nacks after which a message becomes a dead letter (5).
-`crash_limit`: number of fetches without ack or nack after which it becomes one (5).
+`crash_limit`: number of fetches without ack or nack after which messages are fetched in smaller
+    pieces; the one that is alone becomes a dead letter (5).
 `hold_sender`: true: later messages of a sender wait behind its dead letter. Default: false.
 `retry_seconds`: how long a lane waits after a nack (0).
 `lease_seconds`: how long a fetch belongs to its worker (60).
