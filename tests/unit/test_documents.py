@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
 
-from relaybox import errors, routes
+from relaybox import aio, consumer, errors, routes
 from relaybox.routes.rules import (
     AdoptRules,
     DeriveRules,
@@ -212,6 +213,49 @@ def test_the_defaults_of_a_subscription_are_told() -> None:
     defaults = re.findall(r"(\w+) (?:integer|text|boolean) default ('?\w+'?)", made)
     (told,) = re.findall(r"Defaults: (.+?) \|", section_of("docs/consuming.md", "In SQL"))
     assert re.findall(r"`(\w+)` ('?\w+'?)", told) == [default for default in defaults if default[0] != "start"]
+
+
+def test_the_options_of_consumers_are_told() -> None:
+    """docs/consuming.md: each option of both clients, with its default if it has one."""
+    table = section_of("docs/consuming.md", "In Python").split("| option | default | effect |\n")[1].split("\n\n")[0]
+    told: dict[str, str] = {}
+    for names, defaults in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([^|]*) \|", table, flags=re.MULTILINE):
+        told |= dict(zip(re.findall(r"\w+", names), defaults.split(", "), strict=True))
+    of_thread, of_loop = (inspect.signature(client).parameters for client in (consumer.Consumer, aio.Consumer))
+    options = {name: one.default for name, one in of_loop.items() if one.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert told.keys() == options.keys() == {*of_thread, "handles_signals"} - {"store", "subscription"}
+    for name, default in options.items():
+        if default is not None:
+            assert told[name] == (f"`{default}`" if isinstance(default, bool) else f"{default:g}"), name
+
+
+def test_the_limits_that_applications_meet_are_told() -> None:
+    """docs/applications.md, as the store has them."""
+
+    def numbers(file: str, pattern: str) -> list[int]:
+        return [int(number) for number in re.findall(pattern, (ROOT / "sql" / file).read_text(encoding="utf-8"))]
+
+    message, subscribe = "functions/stores/accepts_message.sql", "functions/subscriptions/subscribe.sql"
+    key, payload, _, headers, clock, senders = numbers(message, r"operator\(pg_catalog\.>\) (\d+)")
+    (levels,), (name,) = set(numbers(message, r"\*\*\{(\d+)\}")), set(numbers(message, r"\{1,(\d+)\}\$"))
+    subscriptions, lanes, topics = numbers("tables/1_store.sql", r"_per_role integer not null default (\d+)")
+    (most_lanes,) = numbers("functions/subscriptions/require_settings.sql", r"lanes between 1 and (\d+)")
+    (subscription,) = numbers("functions/subscriptions/require_settings.sql", r"\{1,(\d+)\}\$")
+    (lease,), (nacks,) = (numbers(subscribe, rf"{option} integer default (\d+)") for option in ("lease_seconds", "nack_limit"))
+    section = section_of("docs/applications.md", "Limits")
+    assert dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|", section, flags=re.MULTILINE)) == {
+        "of": "at most",
+        "a payload": f"{payload // 2**20} MiB",
+        "the headers of a message": f"{headers // 2**10} KiB, {levels} levels",
+        "a key": f"{key} characters",
+        "a clock": f"{clock // 2**10} KiB, {levels} levels, {senders:,} senders",
+        "a topic, a sender": f"{name} characters",
+        "the name of a subscription": f"{subscription} characters",
+        "a subscription": f"{most_lanes} lanes",
+        "a login": f"{subscriptions} subscriptions, {lanes:,} lanes, {topics} topics of its own",
+        "a fetch without acknowledgement": f"{lease} s (`lease_seconds`)",
+        "refusals of a message": f"{nacks} (`nack_limit`)",
+    }
 
 
 @pytest.mark.parametrize(
