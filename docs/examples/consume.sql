@@ -1,6 +1,7 @@
 -- A consumer without any code of Relaybox: one turn of its loop, in psql. Its login needs relaybox_consumer and its own table, no more.
 -- One transaction: a message that kills psql is fetched again and again (docs/runbooks/killed-workers.md).
--- psql -v subscription=billing -v worker=script-1 -f consume.sql, again and again; prints how many messages came.
+-- psql -v subscription=billing -v worker=script-1 -f consume.sql "$BILLING_URL", again and again; prints how many messages came.
+-- Its work: create table public.effect (stream_position bigint, payload text);
 \set ON_ERROR_STOP on
 \set QUIET on
 begin;
