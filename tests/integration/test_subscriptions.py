@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg2
 import pytest
@@ -182,6 +184,19 @@ def test_unsubscribing_frees_the_name_and_forgets_the_cursor(ten: World) -> None
     assert stream_positions(fetch(ten, 3)) == [1, 2, 3]
     actions = ten.query(STORE, "select action, reason, done_by is not null from relaybox.consumer_action order by action_id")
     assert actions == [("subscribe", None, True), ("unsubscribe", "moved to another store", True), ("subscribe", None, True)]
+
+
+def test_the_statements_of_the_page_give_a_subscription_other_lanes(ten: World) -> None:
+    """docs/consuming.md, "Settings": each message that was not acknowledged comes in one of the new lanes, and no other."""
+    page = (Path(__file__).parents[2] / "docs" / "consuming.md").read_text(encoding="utf-8")
+    (statements,) = re.findall(r"```sql\n(begin;\nselect relaybox\.unsubscribe.*?)```", page, flags=re.DOTALL)
+    fetch(ten, 6)
+    ack(ten, 6)
+    next_stream_position = ten.value(STORE, "select done_stream_position + 1 from relaybox.subscriptions")
+    with ten.session(STORE, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(statements.replace("'1201'", f"'{next_stream_position}'"))
+    got = [fetch(ten, 10, worker=f"w{lane}", lane=lane) for lane in range(1, 5)]
+    assert sorted(position for rows in got for position in stream_positions(rows)) == [7, 8, 9, 10]
 
 
 def test_an_idle_poll_writes_nothing(ten: World) -> None:
