@@ -153,9 +153,7 @@ class PayloadStore:
             ) from error
 
 
-MEND = (
-    "Look for it in the trash of the place: relaybox payloads restore PLACE. Or restore it from a backup. Then redrive the dead letter."
-)
+MEND = "Bring it back from the trash: relaybox payloads restore PLACE. Or restore it from a backup. Then redrive the dead letter."
 
 
 def open_files(location: str | Path) -> PlaceFiles:
