@@ -229,11 +229,12 @@ def test_an_endpoint_is_shown_without_a_placeholder(world: World, brokers: Kafka
     assert kafka(world, brokers.servers, to_topic=to_topic).endpoint == f"{brokers.servers}{shown}"
 
 
-def test_a_message_that_the_producer_refuses_is_a_dead_letter(world: World, brokers: KafkaCluster) -> None:
-    """Larger than message.max.bytes. The others are delivered once, in their order."""
+@pytest.mark.parametrize("limit", [{"message.max.bytes": "1000"}, {"queue.buffering.max.kbytes": "1"}], ids=["message", "buffer"])
+def test_a_message_that_the_producer_refuses_is_a_dead_letter(world: World, brokers: KafkaCluster, limit: dict[str, str]) -> None:
+    """Larger than a limit of the producer, of a message or of its buffer. The others are delivered once, in their order."""
     world.send("a", "x" * 3000, "c", "d")
     world.transfer()
-    run = deliver_waiting(kafka(world, brokers.servers, properties={"message.max.bytes": "1000", "compression.type": "none"}))
+    run = deliver_waiting(kafka(world, brokers.servers, properties={**limit, "compression.type": "none"}))
     assert [(position, detail.split(":")[0]) for position, detail in dead_letters(world)] == [(2, "MSG_SIZE_TOO_LARGE")]
     assert (run.delivered_count, run.refused_count, run.dead_letter_count) == (3, 2, 1)
     assert positions(brokers, 3) == [1, 3, 4]

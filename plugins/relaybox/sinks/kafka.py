@@ -107,6 +107,7 @@ class KafkaSender:
         """Gives one message to the producer; False: it refuses the message."""
         sink = self._sink
         while True:
+            is_empty = len(producer) == 0
             try:
                 producer.produce(
                     sink.to_topic.replace("{topic}", message.topic),
@@ -117,6 +118,9 @@ class KafkaSender:
                     on_delivery=on_delivery,
                 )
             except BufferError:  # the buffer of the producer is full: what it has sent makes room
+                if is_empty:
+                    on_delivery(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "larger than queue.buffering.max.kbytes"), None)
+                    return False
                 producer.poll(0.1)
             except KafkaException as error:
                 if error.args[0].code() in _OF_THE_MESSAGE:
