@@ -641,6 +641,8 @@ def test_whose_fault_an_answer_is() -> None:
         ("99999999999999999999", 86400.0),
         ("soon", None),
         ("-5", None),
+        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", None),
+        ("Mon, 01 Jan 2026 00:00:00 +99999999999999999999", None),
         ("١٢", None),
         (None, None),
     ],

@@ -153,7 +153,7 @@ def test_a_library_that_is_missing_is_told(kind: str, library: str, module: str,
         open_senders(sink, lambda where: where, count=1)
 
 
-@pytest.mark.parametrize("text", ["", "whsec_", "not base64!", "whsec_QQ==", b64encode(b"x" * 65).decode()])
+@pytest.mark.parametrize("text", ["", "whsec_", "not base64!", "whsec_pässwörd", "whsec_QQ==", b64encode(b"x" * 65).decode()])
 def test_what_is_no_secret_is_told_without_it(text: str) -> None:
     with pytest.raises(ConfigurationError, match="secret env:S: it is ") as refused:
         read_secret(text, "env:S")

@@ -45,7 +45,7 @@ def read_retry_after(value: str | None, now: datetime) -> float | None:
     else:
         try:
             at = parsedate_to_datetime(value)
-        except ValueError:  # neither: the pause is ours to choose
+        except (ValueError, OverflowError):  # neither, or a year of twenty digits: the pause is ours to choose
             return None
         seconds = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
     return min(max(0.0, seconds), LONGEST_RETRY_AFTER_SECONDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
 import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
@@ -26,7 +25,7 @@ def read_secret(text: str, where: str) -> bytes:
     """
     try:
         secret = b64decode(text.strip().removeprefix(PREFIX), validate=True)
-    except binascii.Error:
+    except ValueError:  # binascii.Error is one; what is not ASCII raises another one
         secret = b""
     if not SHORTEST_SECRET_BYTES <= len(secret) <= LONGEST_SECRET_BYTES:
         found = f"{len(secret)} bytes" if secret else "no base64"
