@@ -595,6 +595,18 @@ def test_the_outbox_refuses_a_delay_that_is_no_time(world: World, value: str) ->
         _insert(world, f'{{"relaybox-deliver-after": {value}}}')
 
 
+def test_a_time_that_is_no_double_precision_stops_nobody(world: World) -> None:
+    """A number of JSON may have any number of digits: the outbox takes it, so each reader has to."""
+    subscribe(world)
+    _insert(world, '{"relaybox-deliver-after": 1e-400}')
+    _insert(world, '{"relaybox-expires-at": 1e-400}')
+    _insert(world, f'{{"relaybox-deliver-after": 1.{"3" * 400}}}')
+    world.transfer(world.first_hop)
+    assert world.query(STORE, "select has_expiry, has_delay from relaybox_internal.stream") == [(True, True)]
+    assert read_all(world) == [1, 3]
+    assert passed(world) == [(2, "open", "expired")]
+
+
 def test_the_outbox_refuses_a_message_that_expires_before_it_may_be_delivered(world: World) -> None:
     with pytest.raises(psycopg2.errors.CheckViolation, match="deliver_after_is_before_expires_at"):
         _insert(world, '{"relaybox-deliver-after": 10, "relaybox-expires-at": 10}')
