@@ -6,6 +6,7 @@ import json
 import os
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ from relaybox.hops.confirmations import settle_hop
 from relaybox.outbox import put
 from relaybox.payloads import MARK, PayloadStore
 from relaybox.payloads.collecting import PlaceReferences, plan_collection
+from relaybox.payloads.files import DirectoryFiles
 from relaybox.payloads.listing import FileTotal, PlaceListing, StoredFile, TrashedFile
+from relaybox.payloads.place_stores import Neighbour, PlaceStore, StoreIdentity, require_neighbours_known
 from relaybox.payloads.preparing import forget_place_store, prepare_place
 from relaybox.payloads.store_references import stores_kept_still
 from relaybox.payloads.trash import restore_files
@@ -476,6 +479,42 @@ def test_a_store_that_is_too_new_for_relaybox_yaml_stops_the_collection(large: W
     assert place.refs == refs(needed)
     with pytest.raises(errors.CollectionRefused, match=r"analytics \(id "):
         collect(large, load_routes(older))
+
+
+def test_a_store_that_was_forgotten_and_connected_again_is_forgotten_again(large: World, place: Directory) -> None:
+    """The command that the error names works each time. The place remembers the store by its id, and then by its name too."""
+    content = yaml.safe_load(large.path.read_text())
+    del content["stores"]["analytics"]
+    content["routes"]["flights"]["path"] = ["airline", "hub"]
+    older = large.path.with_name("older.yaml")
+    older.write_text(yaml.safe_dump(content))
+    older_stores = list(load_routes(older).stores.values())
+    for later in ("later1", "later2", "later3"):
+        forget_place_store(place_of(large), older_stores, "analytics", reason="dropped", recorded_by="test")
+        place.write()
+        assert collect(large, load_routes(older)).trashed.count == 1
+        newer = yaml.safe_load(large.path.read_text())
+        newer["routes"][later] = {"topics": [later], "path": ["analytics", "airline"]}
+        large.path.write_text(yaml.safe_dump(newer))
+        large.register()
+        with pytest.raises(errors.CollectionRefused, match="not have store analytics") as refused:
+            collect(large, load_routes(older))
+        assert f"relaybox payloads forget {PLACE} analytics --reason" in refused.value.next_step
+
+
+@pytest.mark.parametrize("newest_is_first", [True, False])
+def test_the_newest_time_at_which_a_store_was_forgotten_counts(newest_is_first: bool, tmp_path: Path) -> None:
+    """In whatever order the files of the place are listed."""
+    hub = PlaceStore(StoreIdentity("hub", "1", 1), AT.isoformat(), "test")
+    forgotten = [
+        PlaceStore(StoreIdentity("analytics", id_, 1), (AT + timedelta(days=days)).isoformat(), "test", "dropped")
+        for id_, days in (("2", 3), ("analytics", 1))
+    ]
+    remembered = [hub, *(forgotten if newest_is_first else reversed(forgotten))]
+    for days, is_forgotten in ((2, True), (4, False)):
+        neighbour = Neighbour("hub", "flights/2", "analytics", AT + timedelta(days=days))
+        with nullcontext() if is_forgotten else pytest.raises(errors.CollectionRefused):
+            require_neighbours_known(DirectoryFiles(tmp_path), PLACE, remembered, [hub.identity], [neighbour])
 
 
 def test_of_two_stores_of_one_name_the_command_names_the_one_that_is_gone(large: World, place: Directory) -> None:

@@ -62,6 +62,15 @@ class PlaceStore:
         """Of its file."""
         return f"{STORES}/{self.identity.store_id}{_SUFFIX}"
 
+    @property
+    def must_be_asked(self) -> bool:
+        """Whether a collection has to ask it: it is not forgotten."""
+        return self.forgotten_reason is None
+
+    def is_named(self, name: str) -> bool:
+        """Whether a person means it by this name or id."""
+        return name in {self.identity.store, self.identity.store_id}
+
 
 def read_identity(session: StoreSession) -> StoreIdentity:
     """Which database the session leads to, in its transaction.
@@ -152,7 +161,7 @@ def require_all_asked(files: PlaceFiles, place: str, remembered: Iterable[PlaceS
     Raises:
         CollectionRefused: names the stores, and what to do.
     """
-    kept = [one for one in remembered if one.forgotten_reason is None]
+    kept = [one for one in remembered if one.must_be_asked]
     by_id = {one.store_id: one for one in asked}
     if not kept:
         names = ", ".join(sorted(one.store for one in by_id.values()))
@@ -204,7 +213,8 @@ def require_neighbours_known(
     known = list(remembered)
     names = {one.store for one in asked}
     prepared_at = min((_time(one) for one in known), default=None)
-    forgotten = {one.identity.store: _time(one) for one in known if one.forgotten_reason is not None}
+    # the newest time of a name counts: under one name a store can have been made anew, or forgotten by its name alone
+    forgotten = {one.identity.store: _time(one) for one in sorted(known, key=_time) if not one.must_be_asked}
     for one in neighbours:
         if one.neighbour in names or prepared_at is None or one.registered_at < prepared_at:
             continue  # what was there before, prepare has said no
@@ -235,7 +245,7 @@ def record_stores(
     recorded = []
     for identity in asked:
         before = known.get(identity.store_id)
-        if before is not None and before.forgotten_reason is None and before.identity == identity:
+        if before is not None and before.must_be_asked and before.identity == identity:
             continue
         _write(files, PlaceStore(identity, _now(), recorded_by))
         recorded.append(identity.store)
@@ -258,11 +268,12 @@ def forget_store(
     Raises:
         CollectionRefused: the place remembers no such store, or several of this name.
     """
-    found = [one for one in remembered if name in {one.identity.store, one.identity.store_id} and one.forgotten_reason is None]
+    kept = [one for one in remembered if one.must_be_asked]
+    found = [one for one in kept if one.is_named(name)]
     if not found and name in neighbours:
         found = [PlaceStore(StoreIdentity(name, name, 0), _now(), recorded_by)]
     if len(found) != 1:
-        known = ", ".join(f"{one.identity.store} ({one.identity.store_id})" for one in remembered if one.forgotten_reason is None)
+        known = ", ".join(f"{one.identity.store} ({one.identity.store_id})" for one in kept)
         count = f"it remembers {len(found)} stores" if found else "it remembers no store"
         raise errors.CollectionRefused(
             f"payloads in {files.where}: {count} with the name or id {name!r}.",

@@ -49,7 +49,7 @@ def prepare_place(place: PayloadPlace, stores: Sequence[Store], *, recorded_by: 
     _refuse_lost_mark(payloads)
     place_id = payloads.prepare()
     recorded = record_stores(payloads.files, read_place_stores(payloads.files), identities, recorded_by=recorded_by)
-    remembered = tuple(one.identity.store for one in read_place_stores(payloads.files) if one.forgotten_reason is None)
+    remembered = tuple(one.identity.store for one in read_place_stores(payloads.files) if one.must_be_asked)
     emit("payloads_prepared", place=place.name, recorded=", ".join(recorded) or "none")
     return PlacePrepared(place.name, place.location, place_id, recorded, remembered)
 
@@ -97,7 +97,7 @@ def forget_place_store(
     payloads = PayloadStore(place.location)
     payloads.read_place("forgetting a store")
     remembered = read_place_stores(payloads.files)
-    is_remembered = any(name in {one.identity.store, one.identity.store_id} for one in remembered)
+    is_remembered = any(one.must_be_asked and one.is_named(name) for one in remembered)
     neighbours = set() if is_remembered else {neighbour for store in stores for neighbour in _neighbours(store)}
     forgotten = forget_store(payloads.files, remembered, name, neighbours, reason=reason, recorded_by=recorded_by)
     emit("payloads_store_forgotten", place=place.name, store=forgotten.store, reason=reason)

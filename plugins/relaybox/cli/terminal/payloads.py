@@ -52,7 +52,7 @@ def show_status(found: PlaceStatus) -> None:
     ):
         if count:
             console.print(f"  {amount(count, 'file')}: {what}")
-    remembered = [one.identity.store for one in found.stores if one.forgotten_reason is None]
+    remembered = [one.identity.store for one in found.stores if one.must_be_asked]
     console.print(
         f"  stores that refer to it: {', '.join(remembered) or f'not recorded. Run: relaybox payloads prepare {found.place}'}"
     )
