@@ -7,11 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from relaybox.testing import plugin
+from relaybox.testing import clusters, plugin
 from tests.support.patience import patience
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
@@ -80,3 +81,17 @@ def test_a_project_without_topics_is_told_what_to_write(project: Path) -> None:
     assert (
         "relaybox_stores: no topics. Name them in pyproject.toml: [tool.pytest.ini_options] relaybox_topics = ['orders']" in said
     )
+
+
+def test_runs_that_clear_up_at_once_remove_what_is_old_and_nothing_else(tmp_path: Path) -> None:
+    """As the workers of pytest-xdist do, each of which is a run of its own."""
+    for name in ("testing-used", *(f"testing-{number}" for number in range(30)), "making-killed"):
+        (tmp_path / name / "data" / "base").mkdir(parents=True)
+        for number in range(20):
+            (tmp_path / name / "data" / "base" / str(number)).touch()
+        if name != "testing-used":
+            os.utime(tmp_path / name, (0, 0))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(clusters._remove_old, [tmp_path] * 4))  # noqa: SLF001
+    assert [one.name for one in tmp_path.iterdir()] == ["testing-used"]
+    assert len(list((tmp_path / "testing-used" / "data" / "base").iterdir())) == 20

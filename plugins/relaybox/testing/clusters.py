@@ -9,8 +9,9 @@ import shutil
 import subprocess
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -126,9 +127,12 @@ def _digest(topics: Sequence[str]) -> str:
 
 
 def _remove_old(home: Path) -> None:
+    """What no run has used for long. Of several runs at once one removes it; killed meanwhile, it leaves no half of a template."""
     for directory in (*home.glob("testing-*"), *home.glob("making-*")):
-        if time.time() - directory.stat().st_mtime > _KEPT_DAYS * 86_400:
-            shutil.rmtree(directory)
+        with suppress(FileNotFoundError):  # another run was first
+            if time.time() - directory.stat().st_mtime > _KEPT_DAYS * 86_400:
+                os.utime(directory)  # so no other run takes it under its new name
+                shutil.rmtree(directory.rename(home / f"making-{uuid.uuid4().hex}"))
 
 
 def _make_template(directory: Path, topics: Sequence[str]) -> None:
