@@ -19,7 +19,7 @@ from relaybox.cli.bench import SliceCopier
 from relaybox.cli.usage import Runner
 from relaybox.documents.answers import ANSWERS
 from relaybox.documents.errors import ErrorDocument
-from relaybox.local.bench import hop as bench_hop
+from relaybox.local.bench import runners
 from relaybox.routes import rules
 from tests.support.cli import commands, invoke
 from tests.support.patience import patience
@@ -273,7 +273,7 @@ def test_help_of_a_command_is_its_option_help(words: list[str]) -> None:
 
 
 def test_the_copiers_of_a_benchmark_are_those_that_it_takes() -> None:
-    assert [*SliceCopier] == [*bench_hop.RUNNERS]
+    assert [*SliceCopier] == [*runners.RUNNERS]
     assert [*Runner] == [*rules.RUNNERS]
 
 

@@ -22,10 +22,11 @@ from rich.table import Table
 from relaybox import errors
 from relaybox.adoption.adopting import adopt_table
 from relaybox.amounts import amount
-from relaybox.local.bench.hop import WARM_UP, describe_environment, show_progress
+from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.pgbench import SESSIONS, SIZES, Script, Sending, send
 from relaybox.local.bench.produce import PAYLOAD
 from relaybox.local.bench.report import spread, write_json
+from relaybox.local.bench.rounds import WARM_UP, in_turn, show_progress
 from relaybox.local.bench.stores import SOURCE, BenchStores, bench_directory, open_bench_stores
 from relaybox.local.processes import tree_cpu_seconds
 
@@ -144,10 +145,7 @@ def run_bench_adopt(
 
 def _take_turns(stores: BenchStores, directory: Path, messages: int, rounds: int, console: Console) -> Iterator[Sending]:
     names = list(CONTESTANTS)
-    turns = [(WARM_UP, size, name) for size in SIZES for name in names]
-    for round_ in range(1, rounds + 1):
-        first = (round_ - 1) % len(names)
-        turns += [(round_, size, name) for size in SIZES for name in names[first:] + names[:first]]
+    turns = [(round_, size, name) for round_ in range(WARM_UP, rounds + 1) for size in SIZES for name in in_turn(names, round_)]
     with show_progress(console) as progress:
         task = progress.add_task("measuring", total=len(turns))
         for round_, size, name in turns:

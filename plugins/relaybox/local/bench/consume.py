@@ -6,7 +6,6 @@ into the same number of columns, in the same run.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -24,9 +23,10 @@ from relaybox import errors
 from relaybox.amounts import amount
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
-from relaybox.local.bench.hop import WARM_UP, describe_environment, show_progress
+from relaybox.local.bench.environment import core_count, describe_environment
 from relaybox.local.bench.loops import Loop, measure_loops, print_loops, ratios_as_json
 from relaybox.local.bench.report import show_seconds, spread, write_json
+from relaybox.local.bench.rounds import WARM_UP, show_progress, take_turns
 from relaybox.local.bench.singles import FETCH as FETCH_ONE
 from relaybox.local.bench.singles import Single, measure_singles, print_singles
 from relaybox.local.bench.singles import ratios as single_ratios
@@ -226,7 +226,7 @@ def fill_log(stores: BenchStores, messages: int, console: Console) -> int:
     with show_progress(console) as progress:
         task = progress.add_task("filling the outbox", total=messages)
         stores.fill(messages, rollback_every=0, filled=lambda count: progress.advance(task, count))
-    transfer_hop(hop, ThreadRunner(len(os.sched_getaffinity(0))), recorded_by="relaybox bench consume")
+    transfer_hop(hop, ThreadRunner(core_count()), recorded_by="relaybox bench consume")
     stores.query(DESTINATION, "vacuum (analyze) relaybox_internal.log")
     ((log_id,),) = stores.query(DESTINATION, "select log_id from relaybox_internal.hop_in where hop = %s", hop.name)
     stores.query(DESTINATION, "select relaybox.subscribe('bench', %s)", hop.route)
@@ -234,12 +234,10 @@ def fill_log(stores: BenchStores, messages: int, console: Console) -> int:
 
 
 def _take_turns(stores: BenchStores, log_id: int, messages: int, rounds: int, console: Console) -> Iterator[Reading]:
-    names = list(CONTESTANTS)
-    turns = [(name, WARM_UP) for name in names]
-    turns += [(name, round_) for round_ in range(1, rounds + 1) for name in (*names[round_ - 1 :], *names[: round_ - 1])]
+    turns = list(take_turns(list(CONTESTANTS), rounds))
     with show_progress(console) as progress:
         task = progress.add_task("measuring", total=len(turns))
-        for name, round_ in turns:
+        for round_, name in turns:
             progress.update(task, description=CONTESTANTS[name].title)
             _prepare(stores, name, log_id)
             reading = _measure(name, round_, log_id, messages)

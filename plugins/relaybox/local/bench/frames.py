@@ -30,8 +30,10 @@ from relaybox.amounts import amount
 from relaybox.local.bench.consume import fill_log
 from relaybox.local.bench.contestants import measure_hop
 from relaybox.local.bench.cpu_times import CpuTimes
-from relaybox.local.bench.hop import WARM_UP, bench_spark, describe_environment, show_progress
+from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.report import show_seconds, spread, write_json
+from relaybox.local.bench.rounds import WARM_UP, in_turn, show_progress
+from relaybox.local.bench.runners import bench_spark
 from relaybox.local.bench.stores import DESTINATION, SOURCE, TOPIC, BenchStores, bench_directory, open_bench_stores
 from relaybox.routes import load_routes
 from relaybox.spark.driver_options import logging_java_option
@@ -237,10 +239,7 @@ def _take_turns(
     stores: BenchStores, contestants: Mapping[str, Callable[[], object]], rounds: int, console: Console
 ) -> Iterator[Turn]:
     names = list(contestants)
-    turns = [(name, WARM_UP) for name in names]
-    for number in range(1, rounds + 1):  # each round begins with another
-        first = number * 2 % len(names)
-        turns += [(name, number) for name in (*names[first:], *names[:first])]
+    turns = [(name, number) for number in range(WARM_UP, rounds + 1) for name in in_turn(names, 2 * number)]  # in pairs
     with show_progress(console) as progress:
         task = progress.add_task("measuring", total=len(turns))
         for name, number in turns:

@@ -21,10 +21,11 @@ from rich.table import Table
 from relaybox import errors
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
+from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.growth_driver import Driven, GrowthDriver, growth_driver
 from relaybox.local.bench.growth_operations import CONSUMER, HOP, ROUTE, Reading, measure_operations
-from relaybox.local.bench.hop import describe_environment, show_progress
 from relaybox.local.bench.report import write_json
+from relaybox.local.bench.rounds import show_progress
 from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, bench_directory, open_bench_stores
 from relaybox.routes import load_routes
 

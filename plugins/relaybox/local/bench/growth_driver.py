@@ -17,7 +17,7 @@ from typing import Any
 
 from relaybox.errors import StackFailed
 from relaybox.hops.transfer import transfer_hop
-from relaybox.local.bench.hop import RUNNERS
+from relaybox.local.bench.runners import RUNNERS
 from relaybox.local.processes import descendants
 from relaybox.routes import load_routes
 

@@ -7,33 +7,24 @@ compare what the same machine did within the same minutes.
 from __future__ import annotations
 
 import functools
-import os
-import platform
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from relaybox import __version__, errors
-from relaybox.hops.runners import ThreadRunner
+from relaybox import errors
 from relaybox.local.bench.contestants import measure_hop, measure_pipe, measure_steps
+from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.replication import measure_sync
 from relaybox.local.bench.report import HOP, PIPES, SYNCS, TITLES, BenchReport, Measurement, print_report, write_json
+from relaybox.local.bench.rounds import WARM_UP, show_progress, take_turns
+from relaybox.local.bench.runners import RUNNERS
 from relaybox.local.bench.stores import BenchStores, bench_directory, open_bench_stores
-from relaybox.spark.driver_options import driver_java_options
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
-
     from relaybox.hops.runners import SliceRunner
-
-WARM_UP = 0
-"""The round that is run and not counted."""
 
 
 def run_bench(
@@ -116,10 +107,10 @@ class _Bench:
             self._stores.fill(self._messages, rollback_every=rollback_every, filled=advance)
 
     def _take_turns(self) -> Iterator[Measurement]:
-        turns = list(_turns(self._rounds))
+        turns = list(take_turns(list(TITLES), self._rounds))
         with show_progress(self._console) as progress:
             task = progress.add_task("measuring", total=len(turns))
-            for contestant, round_ in turns:
+            for round_, contestant in turns:
                 progress.update(task, description=TITLES[contestant])
                 measurement = self._measure(contestant, round_)
                 progress.console.print(_line(measurement))
@@ -136,81 +127,8 @@ class _Bench:
         return measure(self._stores, messages=self._messages, round_=round_, format_=format_)
 
 
-def _turns(rounds: int) -> Iterator[tuple[str, int]]:
-    """Contestant and round; who begins changes with the round, so that none always meets the same caches.
-
-    Everybody runs once before that: who comes first on new clusters pays for making WAL files that the others reuse.
-    """
-    contestants = list(TITLES)
-    yield from ((contestant, WARM_UP) for contestant in contestants)
-    for round_ in range(1, rounds + 1):
-        first = (round_ - 1) % len(contestants)
-        yield from ((contestant, round_) for contestant in contestants[first:] + contestants[:first])
-
-
 def _line(measurement: Measurement) -> str:
     rate = measurement.row_count / measurement.seconds
     round_ = "warm-up" if measurement.round == WARM_UP else f"round {measurement.round}"
     return f"{round_}: {TITLES[measurement.contestant]}: {measurement.seconds:.2f} s, {rate:,.0f} rows/s"
 
-
-def show_progress(console: Console) -> Progress:
-    """A bar that counts."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # drawing costs CPU that a contestant needs
-    return Progress(*columns, console=console, refresh_per_second=2)
-
-
-def describe_environment(stores: BenchStores) -> dict[str, Any]:
-    """The machine, the versions and the settings."""
-    return {
-        "relaybox": __version__,
-        "python": platform.python_version(),
-        "cores": _core_count(),
-        "machine": platform.machine(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "postgres": stores.postgres(),
-    }
-
-
-@contextmanager
-def _threads() -> Iterator[SliceRunner]:
-    yield ThreadRunner(_core_count())
-
-
-@contextmanager
-def _spark() -> Iterator[SliceRunner]:
-    from relaybox.spark.runner import SparkRunner
-    from relaybox.spark.tasks import ContextSession
-
-    with bench_spark({}) as context:
-        yield SparkRunner(ContextSession(context))
-
-
-@contextmanager
-def bench_spark(settings: Mapping[str, str]) -> Iterator[SparkContext]:
-    """A session with one task per core, its Python workers started."""
-    # imported here: a measurement with threads needs no Spark and no Java
-    from pyspark import SparkContext
-
-    from relaybox.local.java import find_java_home
-    from relaybox.spark.application import spark_conf
-
-    os.environ["JAVA_HOME"] = str(find_java_home())
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    conf = spark_conf("relaybox bench").setMaster(f"local[{_core_count()}]").set("spark.ui.enabled", "false")
-    conf.set("spark.driver.extraJavaOptions", driver_java_options()).setAll(list(settings.items()))
-    context = SparkContext(conf=conf)
-    try:
-        context.parallelize(range(_core_count()), _core_count()).count()
-        yield context
-    finally:
-        context.stop()
-
-
-RUNNERS: Mapping[str, Callable[[], AbstractContextManager[SliceRunner]]] = {"spark": _spark, "threads": _threads}
-
-
-def _core_count() -> int:
-    return len(os.sched_getaffinity(0))

@@ -21,7 +21,7 @@ from rich.console import Console
 from relaybox import errors
 from relaybox.amounts import amount
 from relaybox.local.airflow_standalone import AirflowStandalone
-from relaybox.local.bench.hop import describe_environment
+from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.latency_report import HopCountFigures, LatencyReport, print_report
 from relaybox.local.bench.report import write_json
 from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, bench_directory, open_bench_stores

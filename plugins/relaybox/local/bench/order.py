@@ -20,8 +20,10 @@ from relaybox import errors
 from relaybox.amounts import amount
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.contestants import timed
-from relaybox.local.bench.hop import RUNNERS, WARM_UP, describe_environment, show_progress
+from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.report import show_seconds, spread, write_json
+from relaybox.local.bench.rounds import WARM_UP, show_progress, take_turns
+from relaybox.local.bench.runners import RUNNERS
 from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, bench_directory, open_bench_stores
 from relaybox.stores.schema import SEGMENT_ROWS
 
@@ -156,19 +158,17 @@ def _fill(stores: BenchStores, topic: str, messages: int) -> None:
 def _take_turns(
     stores: BenchStores, runner: SliceRunner, messages: int, rounds: int, console: Console
 ) -> Iterator[OrderMeasurement]:
-    contestants = list(TITLES)
+    turns = list(take_turns(list(TITLES), rounds))
     with show_progress(console) as progress:
-        task = progress.add_task("measuring", total=(rounds + 1) * len(contestants))
-        for round_ in range(WARM_UP, rounds + 1):
-            first = round_ % len(contestants)
-            for contestant in contestants[first:] + contestants[:first]:
-                progress.update(task, description=TITLES[contestant])
-                measurement = _measure(stores, runner, contestant, messages, round_)
-                name = "warm-up" if round_ == WARM_UP else f"round {round_}"
-                progress.console.print(f"{name}: {TITLES[contestant]}: {measurement.seconds:.2f} s")
-                progress.advance(task)
-                if round_ != WARM_UP:
-                    yield measurement
+        task = progress.add_task("measuring", total=len(turns))
+        for round_, contestant in turns:
+            progress.update(task, description=TITLES[contestant])
+            measurement = _measure(stores, runner, contestant, messages, round_)
+            name = "warm-up" if round_ == WARM_UP else f"round {round_}"
+            progress.console.print(f"{name}: {TITLES[contestant]}: {measurement.seconds:.2f} s")
+            progress.advance(task)
+            if round_ != WARM_UP:
+                yield measurement
 
 
 def _measure(stores: BenchStores, runner: SliceRunner, contestant: str, messages: int, round_: int) -> OrderMeasurement:

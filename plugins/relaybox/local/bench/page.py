@@ -31,7 +31,7 @@ from rich.table import Table
 
 from relaybox import errors
 from relaybox.local.airflow_standalone import AirflowStandalone
-from relaybox.local.bench.hop import describe_environment
+from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.report import write_json
 from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, bench_directory, open_bench_stores
 from relaybox.local.bench.unwell_link import UnwellLink

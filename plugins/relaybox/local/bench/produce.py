@@ -22,10 +22,11 @@ from rich.table import Table
 
 from relaybox import errors
 from relaybox.amounts import amount
-from relaybox.local.bench.hop import WARM_UP, describe_environment, show_progress
+from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.pgbench import SESSIONS, SIZES, Script, Sending, send
 from relaybox.local.bench.report import spread, write_json
 from relaybox.local.bench.rivals import PGMQ, PGQ
+from relaybox.local.bench.rounds import WARM_UP, in_turn, show_progress
 from relaybox.local.bench.stores import SOURCE, TOPIC, BenchStores, bench_directory, open_bench_stores
 from relaybox.local.processes import tree_cpu_seconds
 from relaybox.outbox import put
@@ -226,11 +227,11 @@ def _make_contestants(stores: BenchStores, console: Console) -> tuple[str, ...]:
 
 def _take_turns(place: _Place, left_out: tuple[str, ...], messages: int, rounds: int, console: Console) -> Iterator[Sending]:
     names = [name for name in CONTESTANTS if name not in left_out]
-    turns = [(WARM_UP, size, name) for size in SIZES for name in names]
-    for round_ in range(1, rounds + 1):
-        first = (round_ - 1) % len(names)
-        turns += [(round_, size, name) for size in SIZES for name in names[first:] + names[:first]]
-        turns += [(round_, size, name) for size in SIZES for name in (list(PUTS) if round_ % 2 else list(PUTS)[::-1])]
+    turns: list[tuple[int, int, str]] = []
+    for round_ in range(WARM_UP, rounds + 1):
+        puts = () if round_ == WARM_UP else in_turn(list(PUTS), round_)
+        turns += [(round_, size, name) for size in SIZES for name in in_turn(names, round_)]
+        turns += [(round_, size, name) for size in SIZES for name in puts]
     with show_progress(console) as progress:
         task = progress.add_task("measuring", total=len(turns))
         for round_, size, name in turns:

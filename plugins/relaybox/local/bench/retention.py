@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
@@ -20,8 +19,9 @@ from relaybox.amounts import amount
 from relaybox.hops.confirmations import settle_hop
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
-from relaybox.local.bench.hop import describe_environment, show_progress
+from relaybox.local.bench.environment import core_count, describe_environment
 from relaybox.local.bench.report import write_json
+from relaybox.local.bench.rounds import show_progress
 from relaybox.local.bench.stores import DESTINATION, SOURCE, TOPIC, BenchStores, bench_directory, open_bench_stores
 from relaybox.retention.segments import retain_store
 
@@ -148,7 +148,7 @@ def _run(stores: BenchStores, routes: Routes, rows: int, turns: int) -> Iterator
             begun = time.perf_counter()
             stores.query(SOURCE, _SEND, {"topic": TOPIC, "rows": rows})
             (hop,) = routes.hops
-            transfer_hop(hop, ThreadRunner(len(os.sched_getaffinity(0))), recorded_by="relaybox bench retention")
+            transfer_hop(hop, ThreadRunner(core_count()), recorded_by="relaybox bench retention")
             settle_hop(routes.route("day"), hop, recorded_by="relaybox bench retention")
             acked, fetches = _read(consumer, acked, acked + rows)
             selects = list(_select(consumer, acked - rows, acked))

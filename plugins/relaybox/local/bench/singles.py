@@ -21,9 +21,9 @@ from rich.table import Table
 
 from relaybox import errors
 from relaybox.amounts import amount
-from relaybox.local.bench.hop import WARM_UP, show_progress
 from relaybox.local.bench.report import show_seconds
 from relaybox.local.bench.rivals import PGMQ, PGQ
+from relaybox.local.bench.rounds import WARM_UP, show_progress, take_turns
 from relaybox.local.bench.stores import DESTINATION, BenchStores
 from relaybox.local.processes import process_cpu_seconds
 
@@ -150,16 +150,15 @@ def measure_singles(stores: BenchStores, log_id: int, count: int, rounds: int, c
         ContentDiffers: a contestant read another number of messages.
     """
     names = [name for name in CONTESTANTS if _make(stores, name, console)]
+    turns = list(take_turns(names, rounds))
     measured = []
     with show_progress(console) as progress:
-        task = progress.add_task("one message at a time", total=(rounds + 1) * len(names))
-        for round_ in range(rounds + 1):
-            first = round_ % len(names)
-            for name in names[first:] + names[:first]:
-                single = _measure(stores, name, log_id, count, round_)
-                progress.advance(task)
-                if round_ != WARM_UP:
-                    measured.append(single)
+        task = progress.add_task("one message at a time", total=len(turns))
+        for round_, name in turns:
+            single = _measure(stores, name, log_id, count, round_)
+            progress.advance(task)
+            if round_ != WARM_UP:
+                measured.append(single)
     return measured
 
 

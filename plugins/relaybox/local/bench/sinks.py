@@ -27,7 +27,7 @@ from relaybox import errors
 from relaybox.amounts import amount
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
-from relaybox.local.bench.hop import describe_environment
+from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.latency_report import percentiles
 from relaybox.local.bench.report import write_json
 from relaybox.local.bench.stores import DESTINATION, SOURCE, TOPIC, BenchStores, bench_directory, open_bench_stores

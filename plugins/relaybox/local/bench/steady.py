@@ -23,7 +23,7 @@ import psycopg2
 from rich.console import Console
 
 from relaybox import errors
-from relaybox.local.bench.hop import describe_environment
+from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.report import write_json
 from relaybox.local.bench.steady_report import SteadyReport, Window, print_report, print_window
 from relaybox.local.bench.stores import DESTINATION, SOURCE, TOPIC, BenchStores, bench_directory, open_bench_stores

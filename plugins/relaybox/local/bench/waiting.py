@@ -22,7 +22,7 @@ from relaybox import errors
 from relaybox.consumer import Message
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
-from relaybox.local.bench.hop import describe_environment
+from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.latency_report import percentiles
 from relaybox.local.bench.libraries import LIBRARIES, consuming, installed_libraries, lacking_libraries
 from relaybox.local.bench.report import write_json

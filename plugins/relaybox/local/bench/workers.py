@@ -23,8 +23,9 @@ from relaybox import errors
 from relaybox.amounts import amount
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.contestants import timed_with_cpu
-from relaybox.local.bench.hop import WARM_UP, describe_environment, show_progress
+from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.report import show_seconds, spread, write_json
+from relaybox.local.bench.rounds import WARM_UP, show_progress, take_turns
 from relaybox.local.bench.slow_link import SlowLink
 from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, bench_directory, open_bench_stores
 from relaybox.local.clusters import find_free_port, write_service_file
@@ -121,10 +122,10 @@ def run_bench_workers(
 
 
 def _take_turns(stores: BenchStores, master: str, messages: int, rounds: int, console: Console) -> Iterator[WorkersMeasurement]:
-    turns = [(workers, round_) for round_ in range(WARM_UP, rounds + 1) for workers in WORKERS[:: 1 if round_ % 2 else -1]]
+    turns = list(take_turns(WORKERS, rounds))
     with show_progress(console) as progress:
         task = progress.add_task("measuring", total=len(turns))
-        for workers, round_ in turns:
+        for round_, workers in turns:
             with _spark(master, workers) as runner:
                 measurement = _measure(stores, runner, messages, workers, round_)
             progress.console.print(f"round {round_}, {workers} of {len(WORKERS)} workers: {measurement.seconds:.2f} s")
