@@ -32,7 +32,7 @@ from relaybox.monitoring.overview import read_overview
 from relaybox.outbox import put
 from relaybox.routes import Webhook
 from relaybox.sinks import worker
-from relaybox.sinks.http_answers import judge, read_retry_after
+from relaybox.sinks.http_answers import classify_answer, read_retry_after
 from relaybox.sinks.running import SinkRunner
 from relaybox.sinks.secrets import find_in_environment
 from tests.support import cli
@@ -625,7 +625,7 @@ def test_whose_fault_an_answer_is() -> None:
     now = datetime(2026, 7, 1, 12, tzinfo=UTC)
     of_the_endpoint = {401, 403, 407, 408, 421, 423, 425, 429}
     for status in range(200, 600):
-        outcome = judge(status, {}, b"", now)
+        outcome = classify_answer(status, {}, b"", now)
         assert outcome.delivered_count == (status < 300)
         assert (outcome.refused is not None) == (400 <= status < 500 and status not in of_the_endpoint), status
         assert (outcome.failure is not None) == (status >= 500 or 300 <= status < 400 or status in of_the_endpoint), status

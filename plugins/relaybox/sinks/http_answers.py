@@ -15,7 +15,7 @@ _OF_THE_ENDPOINT = frozenset({401, 403, 407, 408, 421, 423, 425, 429})
 """Answers 4xx that every message would get now: a wrong secret, too many requests. The other ones are the message's."""
 
 
-def judge(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Outcome:
+def classify_answer(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Outcome:
     """Returns the outcome of one message.
 
     Args:

@@ -14,7 +14,7 @@ import httpx
 from relaybox import __version__
 from relaybox.cloudevents import binary_headers, payload_bytes, write_structured
 from relaybox.sinks.bodies import sink_attributes, webhook_body
-from relaybox.sinks.http_answers import judge
+from relaybox.sinks.http_answers import classify_answer
 from relaybox.sinks.outcomes import EndpointFailure, Outcome
 from relaybox.sinks.signatures import sign
 
@@ -84,7 +84,7 @@ class WebhookSender:
             answer.ended_with = _words(error)
         if answer.status is None:
             return Outcome(0, failure=EndpointFailure(answer.ended_with))
-        return judge(answer.status, answer.headers, answer.body, datetime.now(UTC))
+        return classify_answer(answer.status, answer.headers, answer.body, datetime.now(UTC))
 
     async def _receive(self, answer: _Answer, content: Content, message_id: str) -> None:
         """Fills the answer: its status counts, whatever becomes of the rest."""
