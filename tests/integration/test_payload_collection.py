@@ -22,8 +22,9 @@ from relaybox.failpoints import PAYLOAD_FAILPOINTS
 from relaybox.hops.confirmations import settle_hop
 from relaybox.outbox import put
 from relaybox.payloads import MARK, PayloadStore
-from relaybox.payloads.collecting import PlaceReferences, plan_collection
+from relaybox.payloads.collection_plan import plan_collection
 from relaybox.payloads.files import DirectoryFiles
+from relaybox.payloads.gathering import PlaceReferences
 from relaybox.payloads.listing import FileTotal, PlaceListing, StoredFile, TrashedFile
 from relaybox.payloads.place_stores import Neighbour, PlaceStore, StoreIdentity, require_neighbours_known
 from relaybox.payloads.preparing import forget_place_store, prepare_place

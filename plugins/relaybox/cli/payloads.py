@@ -12,7 +12,8 @@ from relaybox.cli.options import AsJson, answer
 from relaybox.cli.usage import CommandList
 
 if TYPE_CHECKING:
-    from relaybox.payloads.collecting import PlaceCollected, Progress
+    from relaybox.payloads.collecting import PlaceCollected
+    from relaybox.payloads.gathering import Progress
     from relaybox.routes import PayloadPlace, Store
 
 _Done = TypeVar("_Done")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from relaybox.errors import RelayboxError
-from relaybox.payloads.collecting import MissingPayload, Progress, tell_nobody
+from relaybox.payloads.gathering import MissingPayload, Progress, tell_nobody
 from relaybox.payloads.listing import FileTotal, PlaceListing, list_place
 from relaybox.payloads.place_stores import PlaceStore, read_place_stores
 from relaybox.payloads.store import PayloadStore, digest_of

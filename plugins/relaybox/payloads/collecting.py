@@ -11,17 +11,18 @@ Each step may fail, be repeated, and run twice at once. Why this is safe: docs/d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from relaybox import failpoints
 from relaybox.errors import CollectionRefused
 from relaybox.log_events import emit, warn
-from relaybox.payloads.listing import FileTotal, PlaceListing, StoredFile, TrashedFile, list_place, trash_name
+from relaybox.payloads.collection_plan import CollectionPlan, plan_collection
+from relaybox.payloads.gathering import MissingPayload, PlaceReferences, Progress, ReferenceGatherer, tell_nobody
+from relaybox.payloads.listing import FileTotal, PlaceListing, list_place, trash_name
 from relaybox.payloads.place_stores import (
-    StoreIdentity,
     read_identity,
     read_neighbours,
     read_place_stores,
@@ -29,131 +30,13 @@ from relaybox.payloads.place_stores import (
     require_all_asked,
     require_neighbours_known,
 )
-from relaybox.payloads.references import parse_time, written_at
 from relaybox.payloads.store import PayloadStore
-from relaybox.payloads.store_references import (
-    PATIENCE_SECONDS,
-    OpenSince,
-    StoreReference,
-    read_open_since,
-    read_references,
-    stores_kept_still,
-)
+from relaybox.payloads.store_references import PATIENCE_SECONDS, OpenSince, read_open_since, read_references, stores_kept_still
 
 if TYPE_CHECKING:
     from relaybox.payloads.files import PlaceFiles
     from relaybox.routes import PayloadPlace, Store
     from relaybox.stores.sessions import StoreSession
-
-SHOWN_MISSING = 20
-"""This many references to missing files are named."""
-
-_TOLD_EACH = 10_000
-
-Progress = Callable[[str, int], None]
-"""Is told what is done now, and how many files or references it has done."""
-
-
-@dataclass(frozen=True)
-class PlaceReferences:
-    """What the messages of all stores say of a place.
-
-    Attributes:
-        refs: the files to which a message refers.
-        reference_count: how many messages refer to a file of the place.
-        tails: files of which only the name without its day is known: those of rows that can't be messages.
-        samples: a message for each ref that is not in the listing, at most SHOWN_MISSING.
-        missing_count: how many files are missing.
-        cutoff: nobody commits a reference to a file any more that is older, and that nobody refers to.
-        held_by: the transaction that holds back the cutoff; None: the time does.
-        stores: that were asked.
-        other_places: as of ReferenceGatherer.
-    """
-
-    refs: Collection[str]
-    reference_count: int
-    tails: Collection[str]
-    samples: tuple[MissingPayload, ...]
-    missing_count: int
-    cutoff: datetime
-    held_by: str | None
-    stores: tuple[StoreIdentity, ...]
-    other_places: tuple[str, ...] = ()
-
-    def has(self, ref: str) -> bool:
-        """Whether a message refers to the file."""
-        return ref in self.refs or ref.partition("/")[2] in self.tails
-
-
-@dataclass(frozen=True)
-class MissingPayload:
-    """A message whose file is not there, or differs.
-
-    Attributes:
-        store: that has the message.
-        held_in, position: as of StoreReference.
-        ref: the file.
-        problem: missing, in the trash, or what differs.
-    """
-
-    store: str
-    held_in: str
-    position: int
-    ref: str
-    problem: str
-
-
-@dataclass(frozen=True)
-class CollectionPlan:
-    """What a collection is to do with the files of a place.
-
-    Attributes:
-        referenced: stay, since a message refers to them.
-        young: stay, since an open transaction may still refer to them, or keep_seconds have not passed.
-        to_trash: nobody refers to them.
-        to_put_back: are in the trash, and a message refers to them.
-        to_remove: were in the trash for long enough.
-        in_trash: stay there.
-        partials: names of what killed writers left.
-    """
-
-    referenced: Sequence[StoredFile] = ()
-    young: Sequence[StoredFile] = ()
-    to_trash: Sequence[StoredFile] = ()
-    to_put_back: Sequence[TrashedFile] = ()
-    to_remove: Sequence[TrashedFile] = ()
-    in_trash: Sequence[TrashedFile] = ()
-    partials: Sequence[str] = ()
-
-
-def plan_collection(
-    listing: PlaceListing, references: PlaceReferences, *, keep_before: datetime, trash_before: datetime
-) -> CollectionPlan:
-    """Decides. Touches nothing.
-
-    Args:
-        listing: of the place, from before the references were read.
-        references: of all stores.
-        keep_before: files that are younger stay.
-        trash_before: what was removed earlier goes for good.
-    """
-    before = min(references.cutoff, keep_before)
-    referenced: list[StoredFile] = []
-    young: list[StoredFile] = []
-    to_trash: list[StoredFile] = []
-    for file in listing.files.values():
-        kind = referenced if references.has(file.ref) else (to_trash if file.since < before else young)
-        kind.append(file)
-    put_back, remove, stay = [], [], []
-    for one in listing.trash:
-        if references.has(one.ref) and one.ref not in listing.files:
-            put_back.append(one)
-        elif one.trashed_at < trash_before:
-            remove.append(one)
-        else:
-            stay.append(one)
-    partials = [one.name for one in listing.partials if one.modified_at < references.cutoff]
-    return CollectionPlan(referenced, young, to_trash, put_back, remove, stay, partials)
 
 
 @dataclass(frozen=True)
@@ -245,10 +128,12 @@ def collect_place(
             f"payloads in {place.location}: another place was mounted there since it was listed. Nothing was removed.",
             next_step="Try again.",
         )
-    done = _summary(place, listing, references, plan if dry_run else _carry_out(payloads.files, plan, tell))
-    if not dry_run:
-        done = replace(done, dry_run=False, recorded=recorded)
-        _emit(done)
+    if dry_run:
+        return _summary(place, listing, references, plan)
+    done = replace(
+        _summary(place, listing, references, _carry_out(payloads.files, plan, tell)), dry_run=False, recorded=recorded
+    )
+    _emit(done)
     return done
 
 
@@ -317,69 +202,6 @@ def find_cutoff(open_since: Iterable[OpenSince], grace_seconds: int) -> tuple[da
     return oldest.at - timedelta(seconds=grace_seconds), oldest.who
 
 
-@dataclass
-class ReferenceGatherer:
-    """Takes the references of one store after the other; remembers those of one place.
-
-    Attributes:
-        place_id: of the place.
-        listing: what is there: refs of other files are counted as missing.
-        reference_count: messages so far that refer to a file of the place.
-        other_places: ids by which messages refer to files that are here: the mark of the place was another one.
-    """
-
-    place_id: str
-    listing: PlaceListing
-    reference_count: int = 0
-    other_places: set[str] = field(default_factory=set)
-    _refs: set[str] = field(default_factory=set)
-    _tails: set[str] = field(default_factory=set)
-    _missing: dict[str, MissingPayload] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._trashed = {one.ref for one in self.listing.trash}
-
-    def add(self, store: str, references: Iterable[StoreReference], tell: Progress) -> None:
-        """Takes those of one store."""
-        doing = f"references read, those of {store} now"
-        for number, one in enumerate(references):
-            if number % _TOLD_EACH == 0:
-                tell(doing, self.reference_count)
-            if one.place is None and one.ref is not None and parse_time(one.ref.partition("-")[0]):
-                self._tails.add(one.ref)
-            if one.ref is None or one.place is None:
-                continue
-            # no two files have the same name: one that is here is meant, also if the mark was lost and made anew
-            self._refs.add(one.ref)
-            if one.place != self.place_id:
-                self.other_places |= {one.place} if one.ref in self.listing.files else set()
-                continue
-            self.reference_count += 1
-            if one.ref not in self.listing.files and one.ref not in self._missing:
-                problem = "in the trash" if one.ref in self._trashed else "missing"
-                self._missing[one.ref] = MissingPayload(store, one.held_in, one.position, one.ref, problem)
-
-    def result(self, cutoff: datetime, held_by: str | None, stores: tuple[StoreIdentity, ...]) -> PlaceReferences:
-        """What was gathered. A file that was written after the listing is no missing one."""
-        missing = [one for one in self._missing.values() if one.problem == "missing" and _is_older(one.ref, cutoff)]
-        return PlaceReferences(
-            self._refs,
-            self.reference_count,
-            self._tails,
-            tuple(missing[:SHOWN_MISSING]),
-            len(missing),
-            cutoff,
-            held_by,
-            stores,
-            tuple(sorted(self.other_places)),
-        )
-
-
-def _is_older(ref: str, cutoff: datetime) -> bool:
-    at = written_at(ref)
-    return at is not None and at < cutoff
-
-
 def _carry_out(files: PlaceFiles, plan: CollectionPlan, tell: Progress) -> CollectionPlan:
     """What was done of it: what another collection did first is left out."""
     put_back = []
@@ -401,12 +223,9 @@ def _carry_out(files: PlaceFiles, plan: CollectionPlan, tell: Progress) -> Colle
             failpoints.reach("payloads.removed", None)
         tell("files removed from the trash", number)
     partials = [name for name in plan.partials if files.remove(name)]
-    folders = {file.ref.partition("/")[0] for file in plan.to_trash} | {
-        name.partition("/")[0] for name in partials if "/" in name
-    }
+    folders = {name.partition("/")[0] for name in (*(file.ref for file in plan.to_trash), *partials) if "/" in name}
+    folders |= {one.name.removesuffix(f"/{one.ref}") for one in (*plan.to_remove, *plan.to_put_back)}
     for folder in sorted(folders):
-        files.remove_empty_folders(folder)
-    for folder in sorted({one.name.removesuffix(f"/{one.ref}") for one in (*plan.to_remove, *plan.to_put_back)}):
         files.remove_empty_folders(folder)
     return CollectionPlan(plan.referenced, plan.young, trashed, put_back, removed, plan.in_trash, partials)
 
@@ -446,7 +265,3 @@ def _emit(done: PlaceCollected) -> None:
         warn("payloads_put_back", place=done.place, files=done.put_back.count)
     if done.missing_count:
         warn("payloads_missing", place=done.place, files=done.missing_count, first=done.missing[0].ref)
-
-
-def tell_nobody(doing: str, count: int) -> None:
-    """Of a caller that shows nothing."""

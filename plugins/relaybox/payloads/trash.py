@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from relaybox.log_events import emit
 from relaybox.payloads.checking import ask_stores
-from relaybox.payloads.collecting import Progress, tell_nobody
+from relaybox.payloads.gathering import Progress, tell_nobody
 from relaybox.payloads.listing import FileTotal, list_place
 from relaybox.payloads.store import PayloadStore
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from relaybox.payloads.checking import PlaceChecked, PlaceStatus
-    from relaybox.payloads.collecting import MissingPayload, PlaceCollected
+    from relaybox.payloads.collecting import PlaceCollected
+    from relaybox.payloads.gathering import MissingPayload
     from relaybox.payloads.listing import FileTotal
     from relaybox.payloads.trash import PlaceRestored
 
