@@ -41,8 +41,7 @@ def write_sql_check(schemas: TopicSchemas) -> str:
     """
     functions = [
         write_function(_function_name(topic, version), topic, version, document, made_by="relaybox schemas --sql")
-        for topic, versions in schemas.documents.items()
-        for version, document in sorted(versions.items())
+        for topic, version, document in schemas.list_all()
     ]
     return "\n".join([_HEAD, *functions, _write_require(schemas)])
 
@@ -60,9 +59,8 @@ def check_function(topic: str, version: int, document: Schema) -> str:
 
 def list_formats(schemas: TopicSchemas) -> Iterator[str]:
     """The places of `format`, which no check looks at: neither this one nor `TopicSchemas.require`."""
-    for topic, versions in schemas.documents.items():
-        for version, document in sorted(versions.items()):
-            yield from (f"topic {topic}, version {version}: {place}/format" for place in _find_formats(document, ""))
+    for topic, version, document in schemas.list_all():
+        yield from (f"topic {topic}, version {version}: {place}/format" for place in _find_formats(document, ""))
 
 
 def list_patterns(document: Schema) -> Iterator[tuple[str, str]]:
@@ -150,11 +148,9 @@ comment on function {schema}.require(text, text, integer) is {comment};
 
 
 def _write_require(schemas: TopicSchemas) -> str:
-    newest = "".join(f" when {literal(topic)} then {max(versions)}" for topic, versions in schemas.documents.items())
     cases = "".join(
         f"\n        when topic = {literal(topic)} and version = {version} then {_function_name(topic, version)}(payload)"
-        for topic, versions in schemas.documents.items()
-        for version in sorted(versions)
+        for topic, version, _ in schemas.list_all()
     )
     comment = (
         "Checks a payload by the schema of its topic. schema_version: null is the newest. Returns true; a topic without schemas takes each "
@@ -162,10 +158,16 @@ def _write_require(schemas: TopicSchemas) -> str:
     )
     return _REQUIRE.format(
         schema=SQL_SCHEMA,
-        newest=newest or " when null then null::integer",
+        newest=write_newest(schemas),
         cases=cases or "\n        when false then null::text",
         comment=literal(comment),
     )
+
+
+def write_newest(schemas: TopicSchemas) -> str:
+    """The branches of a `case topic` that returns the newest version of a topic, or null if it has none."""
+    branches = "".join(f" when {literal(topic)} then {version}" for topic, version in schemas.newest.items())
+    return branches or " when null then null::integer"
 
 
 def _function_name(topic: str, version: int) -> str:

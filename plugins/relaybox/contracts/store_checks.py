@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from relaybox.contracts.sql_check import list_patterns, literal, write_function
+from relaybox.contracts.sql_check import list_patterns, literal, write_function, write_newest
 from relaybox.contracts.topic_schemas import TopicSchemas
 from relaybox.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from relaybox.routes import Routes, SchemaCheck, Store
 
@@ -38,24 +38,21 @@ def write_store_checks(routes: Routes, store: Store) -> str:
                 if hop.destination == store:
                     hops.setdefault(hop.name, {})[topic] = rule["first_hop"]
     schemas = _read(routes, rules)
-    newest = {topic: max(versions) for topic, versions in schemas.documents.items()}
     functions = [
         (_function_name(topic, version), write_function(_quoted_name(topic, version), topic, version, document, made_by=_MADE_BY))
-        for topic, versions in schemas.documents.items()
-        for version, document in sorted(versions.items())
+        for topic, version, document in schemas.list_all()
     ]
-    functions.append(("payload_problem", _write_problem(newest)))
+    functions.append(("payload_problem", _write_problem(schemas)))
     if any(rule["outbox"] == "refuse" for rule in rules.values()):
         functions.append(("refuse_payload", _REFUSE))
     return json.dumps(
         {
-            "topics": {topic: {**rule, "newest_version": newest[topic]} for topic, rule in rules.items()},
+            "topics": {topic: {**rule, "newest_version": schemas.newest[topic]} for topic, rule in rules.items()},
             "hops": hops,
             "functions": [{"name": name, "text": text} for name, text in functions],
             "patterns": [
                 {"place": f"topic {topic}, schema version {version}: {place}", "pattern": pattern}
-                for topic, versions in schemas.documents.items()
-                for version, document in sorted(versions.items())
+                for topic, version, document in schemas.list_all()
                 for place, pattern in list_patterns(document)
             ],
         }
@@ -161,14 +158,9 @@ comment on function relaybox_internal.refuse_payload() is
 """
 
 
-def _write_problem(newest: Mapping[str, int]) -> str:
+def _write_problem(schemas: TopicSchemas) -> str:
     cases = "".join(
         f"\n            when topic = {literal(topic)} and version = {version} then {_quoted_name(topic, version)}(content)"
-        for topic, last in newest.items()
-        for version in range(1, last + 1)
+        for topic, version, _ in schemas.list_all()
     )
-    return _PROBLEM.format(
-        newest="".join(f" when {literal(topic)} then {last}" for topic, last in newest.items())
-        or " when null then null::integer",
-        cases=cases or "\n            when false then null::text",
-    )
+    return _PROBLEM.format(newest=write_newest(schemas), cases=cases or "\n            when false then null::text")

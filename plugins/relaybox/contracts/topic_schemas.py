@@ -119,6 +119,16 @@ class TopicSchemas:
             raise SchemaViolation(topic, version, "".join(f"/{step}" for step in violation.absolute_path), violation.message)
         return {**(headers or {}), VERSION_HEADER: version}
 
+    def list_all(self) -> Iterator[tuple[str, int, Schema]]:
+        """Topic, version and schema of each; of a topic version 1 first."""
+        for topic, versions in self.documents.items():
+            yield from ((topic, version, document) for version, document in sorted(versions.items()))
+
+    @property
+    def newest(self) -> dict[str, int]:
+        """The newest version of each topic."""
+        return {topic: max(versions) for topic, versions in self.documents.items()}
+
     def breaks(self) -> Iterator[SchemaBreak]:
         """What makes a version refuse messages of the one before it."""
         for topic, versions in self.documents.items():
