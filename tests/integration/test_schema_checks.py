@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from relaybox.contracts.sql_check import _KEYWORDS, list_formats, write_sql_check
+from relaybox.contracts.sql_check import list_formats, write_sql_check
+from relaybox.contracts.sql_compiler import _KEYWORDS
 from relaybox.contracts.sql_patterns import UntranslatablePattern, translate_pattern
 from relaybox.contracts.topic_schemas import SchemaViolation, TopicSchemas
 from relaybox.errors import ConfigurationError

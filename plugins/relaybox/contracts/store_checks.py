@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from relaybox.contracts.sql_check import list_patterns, literal, write_function, write_newest
+from relaybox.contracts.sql_check import list_patterns, write_function, write_newest
+from relaybox.contracts.sql_compiler import literal
 from relaybox.contracts.topic_schemas import TopicSchemas
 from relaybox.errors import ConfigurationError
 
