@@ -6,9 +6,9 @@ Fills the stores by real hops; their driver is a process of its own, whose memor
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,13 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.growth_driver import Driven, GrowthDriver, growth_driver
-from relaybox.local.bench.growth_operations import CONSUMER, HOP, ROUTE, Reading, measure_operations
+from relaybox.local.bench.growth_operations import CONSUMER, HOP, ROUTE, SEND, Reading, measure_operations
 from relaybox.local.bench.report import write_json
 from relaybox.local.bench.rounds import show_progress
 from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, bench_directory, open_bench_stores
 from relaybox.routes import load_routes
 
 AIM = 1.2
-BIG_BYTES = 2**24
-_FILL = "insert into relaybox.outbox (topic, sender, payload) select %(topic)s, 's' || n %% 16, 'm' from generate_series(1, %(rows)s) n"
 _FILL_BIG = "insert into relaybox.outbox (topic, sender, payload) values (%s, 's1', repeat('0123456789abcdef', 1048576))"
 _MAKE_SEGMENTS = """
     with made as materialized (select relaybox_internal.ensure_outbox_segments(%s))
@@ -204,7 +202,7 @@ class _Growth:
                 cursor.execute("set synchronous_commit = off")
                 for first in range(0, share, _TRANSACTION_ROWS):
                     count = min(_TRANSACTION_ROWS, share - first)
-                    cursor.execute(_FILL, {"topic": ROUTE, "rows": count})
+                    cursor.execute(SEND, (ROUTE, count))
                     connection.commit()
                     progress.advance(task, count)
 
@@ -257,10 +255,8 @@ class _Growth:
         whole = replace(answers[-1], rows=moved, batches=batches, seconds=seconds)
         self._record(f"threads, {rows:,} messages in small batches", whole, rows)
 
-    @contextmanager
-    def _driver(self, runner: str, batch_rows: int) -> Iterator[GrowthDriver]:
-        with growth_driver(HOP, config=self._config, runner=runner, batch_rows=batch_rows) as driver:
-            yield driver
+    def _driver(self, runner: str, batch_rows: int) -> AbstractContextManager[GrowthDriver]:
+        return growth_driver(HOP, config=self._config, runner=runner, batch_rows=batch_rows)
 
     def _record(self, what: str, driven: Driven, expected: int) -> None:
         if driven.rows != expected:
@@ -278,7 +274,7 @@ class _Growth:
         others = [hop for hop in routes.hops if hop.name != HOP]
         task = progress.add_task("moving a batch over each other hop", total=len(others))
         for hop in others:
-            self._stores.query(SOURCE, _FILL, {"topic": hop.route, "rows": 10})
+            self._stores.query(SOURCE, SEND, hop.route, 10)
             transfer_hop(hop, ThreadRunner(1), recorded_by="relaybox bench growth")
             progress.advance(task)
         progress.remove_task(task)

@@ -34,7 +34,9 @@ ROUTE, HOP, CONSUMER = "growth", "growth/1", "reader"
 SMALL_ROWS = 100
 """Messages of a small batch."""
 
-_SEND = "insert into relaybox.outbox (topic, sender, payload) select %s, 's' || n %% 16, 'm' from generate_series(1, %s) n"
+SEND = "insert into relaybox.outbox (topic, sender, payload) select %s, 's' || n %% 16, 'm' from generate_series(1, %s) n"
+"""Messages of a topic, by 16 senders."""
+
 _FETCH_AND_ACK = (
     "select relaybox.ack(%s, max(stream_position)), count(*) from relaybox.fetch(%s, max_count => %s, worker => 'bench growth')"
 )
@@ -77,7 +79,7 @@ class Meter:
     def measure(self, operation: str, do: Callable[[], object], *, times: int) -> Reading:
         """Does it once uncounted, then `times` times."""
         do()
-        before = self._pages()
+        self._pages()  # waits until the sessions of what was done have ended
         self._each("select pg_stat_statements_reset()")
         before, seconds, cpu = self._pages(), [], read_parts(self._stores.clusters)
         for _ in range(times):
@@ -144,7 +146,7 @@ def _operations(stores: BenchStores, routes: Routes, hop: Hop) -> dict[str, Call
     )
 
     def send() -> None:
-        stores.query(SOURCE, _SEND, ROUTE, SMALL_ROWS)
+        stores.query(SOURCE, SEND, ROUTE, SMALL_ROWS)
 
     def transfer() -> None:
         send()
