@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import yaml
 
+from relaybox.adoption.mapping import complete_map
 from tests.support.adoption import make_table, messages, sent, write
 from tests.support.cli import invoke
 from tests.support.database_dump import dump
@@ -72,6 +75,23 @@ def test_rows_that_are_set_aside_are_sent_or_given_up_by_command(world: World) -
     refused = invoke("unadopt", *TABLE, "--json")
     assert (refused.exit_code, refused.document["error"]["kind"]) == (5, "AdoptionRefused")
     assert invoke("unadopt", *TABLE, "--drop-unmapped", "--json").document["dropped_count"] == 1
+
+
+def test_of_rows_that_are_no_messages_only_those_that_are_shown_become_text(world: World) -> None:
+    """With a wrong map all rows are: their texts would fill the memory of the server. A cast counts the rows that become text."""
+    make_table(
+        world,
+        "create sequence app.written",
+        "create type app.mark as enum ('a')",
+        "create function app.mark_json(app.mark) returns json language sql volatile return to_json(nextval('app.written'))",
+        "create cast (app.mark as json) with function app.mark_json(app.mark)",
+        "alter table app.outboxevent add column mark app.mark default 'a'",
+        "insert into app.outboxevent (aggregatetype, aggregateid, type) select 'flights', n, 'x' from generate_series(1, 100) n",
+    )
+    mapping = json.dumps(complete_map({}, ["id", "aggregatetype", "aggregateid", "payload"], "airline"))
+    listed = "select problem, row_count, cardinality(first_rows) from relaybox_internal.list_unmapped(%s::regclass, %s, %s::jsonb)"
+    assert world.query("airline", listed, TABLE[1], TABLE[1], mapping) == [("payload is null", 100, 3)]
+    assert world.value("airline", "select last_value from app.written") == 3
 
 
 def test_an_unmapped_row_that_can_not_be_sent_keeps_no_other_one(world: World) -> None:

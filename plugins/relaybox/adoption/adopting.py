@@ -289,10 +289,13 @@ def send_unmapped(store: Store, name: str) -> SentUnmapped:
 
 _LEFT = """
 select u.problem, count(*) as row_count,
-    (array_agg(case when length(u.content) > 200 then left(u.content, 200) || ' ...' else u.content end order by u.unmapped_id))[1:3]
-        as first_rows
-from relaybox_internal.unmapped_row u
-where u.adoption_id = %s
+    array_agg(
+        case when length(u.content) > 200 then left(u.content, 200) || ' ...' else u.content end order by u.unmapped_id
+    ) filter (where u.number <= 3) as first_rows
+from (
+    select n.*, row_number() over (partition by n.problem order by n.unmapped_id) as number
+    from relaybox_internal.unmapped_row n where n.adoption_id = %s
+) u
 group by u.problem
 order by count(*) desc, u.problem
 """

@@ -1,6 +1,6 @@
--- Which rows of an application's table can't be messages: per problem how many, and the first of them.
--- Reads the whole table. Raises an error in place of an answer that a policy of the table would
--- shorten.
+-- Which rows of an application's table can't be messages: per problem how many, and the first of them,
+-- each by a query of its own, since an aggregate would hold the text of every row. Reads the whole
+-- table. Raises an error in place of an answer that a policy of the table would shorten.
 create or replace function relaybox_internal.list_unmapped(relation regclass, table_name text, mapping jsonb)
 returns table (problem text, row_count bigint, first_rows text[])
 language plpgsql stable
@@ -15,9 +15,11 @@ set row_security = off
 as $$
 begin
     return query execute format(
-        'select m.problem, count(*), '
-        '(array_agg(case when length(%1$s) > 200 then left(%1$s, 200) || '' ...'' else %1$s end))[1:3] %2$s '
-        'where not m.is_good group by m.problem order by count(*) desc, m.problem',
+        'select p.problem, p.row_count, array('
+        'select case when length(r.content) > 200 then left(r.content, 200) || '' ...'' else r.content end '
+        'from (select %1$s as content %2$s where not m.is_good and m.problem = p.problem limit 3) r) '
+        'from (select m.problem, count(*) as row_count %2$s where not m.is_good group by m.problem) p '
+        'order by p.row_count desc, p.problem',
         case
             when relaybox_internal.runs_foreign_code(relation) then '''the row at ctid '' || relaybox_row.ctid'
             else 'row_to_json(relaybox_row)::text'
