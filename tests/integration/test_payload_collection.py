@@ -506,9 +506,9 @@ def test_a_store_that_was_forgotten_and_connected_again_is_forgotten_again(large
 @pytest.mark.parametrize("newest_is_first", [True, False])
 def test_the_newest_time_at_which_a_store_was_forgotten_counts(newest_is_first: bool, tmp_path: Path) -> None:
     """In whatever order the files of the place are listed."""
-    hub = PlaceStore(StoreIdentity("hub", "1", 1), AT.isoformat(), "test")
+    hub = PlaceStore(StoreIdentity("hub", "1", 1), AT, "test")
     forgotten = [
-        PlaceStore(StoreIdentity("analytics", id_, 1), (AT + timedelta(days=days)).isoformat(), "test", "dropped")
+        PlaceStore(StoreIdentity("analytics", id_, 1), AT + timedelta(days=days), "test", "dropped")
         for id_, days in (("2", 3), ("analytics", 1))
     ]
     remembered = [hub, *(forgotten if newest_is_first else reversed(forgotten))]
@@ -529,6 +529,15 @@ def test_of_two_stores_of_one_name_the_command_names_the_one_that_is_gone(large:
     assert f"relaybox payloads forget {PLACE} {gone} --reason" in refused.value.next_step
     assert invoke("payloads", "forget", PLACE, gone, "--reason", "made anew").exit_code == 0
     assert collect(large).trashed.count == 1
+
+
+@pytest.mark.parametrize("recorded_at", ["yesterday", "2026-11-01T00:00:00", 7, None])
+def test_a_store_that_was_recorded_at_no_time_is_told_as_damaged(large: World, place: Directory, recorded_at: object) -> None:
+    """By the file, before anything is compared with it."""
+    path = next((place.path / ".stores").iterdir())
+    path.write_text(json.dumps({**json.loads(path.read_text()), "recorded_at": recorded_at}))
+    with pytest.raises(errors.CollectionRefused, match=rf"{path.name} is damaged"):
+        collect(large)
 
 
 def test_a_store_in_another_cluster_is_confirmed_by_a_person(large: World, place: Directory) -> None:
@@ -610,6 +619,18 @@ def test_a_collection_brings_back_what_messages_refer_to(large: World, place: Di
     send(large, back)
     done = collect(large, trash_seconds=-60)
     assert (done.put_back.count, done.removed.count, place.refs) == (1, 0, refs(back))
+
+
+def test_a_file_that_another_run_takes_out_of_the_trash_meanwhile_is_counted_nowhere(large: World, place: Directory) -> None:
+    place.write()
+    collect(large)
+
+    def take_out(doing: str, _: int) -> None:
+        if doing == "files looked at":
+            next((place.path / ".trash").rglob("*-*-*/*")).unlink()
+
+    done = restore_files(place_of(large), stores_of(large), everything=True, progress=take_out)
+    assert (done.restored, done.in_trash) == (FileTotal(0, 0), FileTotal(0, 0))
 
 
 def test_only_files_of_relaybox_are_touched(large: World, place: Directory, tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ class PlaceStatusDocument(Document):
                 PlaceStoreDocument(
                     store=one.identity.store,
                     store_id=one.identity.store_id,
-                    recorded_at=one.recorded_at,
+                    recorded_at=one.recorded_at.isoformat(timespec="milliseconds"),
                     recorded_by=one.recorded_by,
                     forgotten_reason=one.forgotten_reason,
                 )

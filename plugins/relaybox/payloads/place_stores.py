@@ -53,7 +53,7 @@ class PlaceStore:
     """
 
     identity: StoreIdentity
-    recorded_at: str
+    recorded_at: datetime
     recorded_by: str
     forgotten_reason: str | None = None
 
@@ -173,7 +173,9 @@ def require_all_asked(files: PlaceFiles, place: str, remembered: Iterable[PlaceS
     if missing:
         first = missing[0].identity
         is_alone = sum(one.identity.store == first.store for one in kept) == 1  # a store that was made anew has the name too
-        names = ", ".join(f"{one.identity.store} (id {one.identity.store_id}, since {one.recorded_at})" for one in missing)
+        names = ", ".join(
+            f"{one.identity.store} (id {one.identity.store_id}, since {one.recorded_at:%Y-%m-%dT%H:%M:%SZ})" for one in missing
+        )
         raise errors.CollectionRefused(
             f"payloads in {files.where}: messages of stores that relaybox.yaml does not have may need it: {names}. Nothing was removed.",
             next_step="Is relaybox.yaml an older one, or that of another installation? Add the store, or if its messages are given up: "
@@ -210,11 +212,11 @@ def require_neighbours_known(
     Raises:
         CollectionRefused: names the first such store, and what to do.
     """
-    known = list(remembered)
+    oldest_first = sorted(remembered, key=lambda one: one.recorded_at)
     names = {one.store for one in asked}
-    prepared_at = min((_time(one) for one in known), default=None)
+    prepared_at = oldest_first[0].recorded_at if oldest_first else None
     # the newest time of a name counts: under one name a store can have been made anew, or forgotten by its name alone
-    forgotten = {one.identity.store: _time(one) for one in sorted(known, key=_time) if not one.must_be_asked}
+    forgotten = {one.identity.store: one.recorded_at for one in oldest_first if not one.must_be_asked}
     for one in neighbours:
         if one.neighbour in names or prepared_at is None or one.registered_at < prepared_at:
             continue  # what was there before, prepare has said no
@@ -226,10 +228,6 @@ def require_neighbours_known(
             next_step="Is relaybox.yaml an older one, or that of another installation? Add the store, or if its messages are given up: "
             f'relaybox payloads forget {place} {one.neighbour} --reason "..."',
         )
-
-
-def _time(store: PlaceStore) -> datetime:
-    return datetime.fromisoformat(store.recorded_at)
 
 
 def is_other_cluster(before: StoreIdentity, now: StoreIdentity) -> bool:
@@ -247,7 +245,7 @@ def record_stores(
         before = known.get(identity.store_id)
         if before is not None and before.must_be_asked and before.identity == identity:
             continue
-        _write(files, PlaceStore(identity, _now(), recorded_by))
+        _write(files, PlaceStore(identity, datetime.now(UTC), recorded_by))
         recorded.append(identity.store)
     return tuple(sorted(recorded))
 
@@ -271,7 +269,7 @@ def forget_store(
     kept = [one for one in remembered if one.must_be_asked]
     found = [one for one in kept if one.is_named(name)]
     if not found and name in neighbours:
-        found = [PlaceStore(StoreIdentity(name, name, 0), _now(), recorded_by)]
+        found = [PlaceStore(StoreIdentity(name, name, 0), datetime.now(UTC), recorded_by)]
     if len(found) != 1:
         known = ", ".join(f"{one.identity.store} ({one.identity.store_id})" for one in kept)
         count = f"it remembers {len(found)} stores" if found else "it remembers no store"
@@ -279,14 +277,14 @@ def forget_store(
             f"payloads in {files.where}: {count} with the name or id {name!r}.",
             next_step=f"It remembers: {known or 'none'}. Nothing was changed.",
         )
-    _write(files, PlaceStore(found[0].identity, _now(), recorded_by, reason))
+    _write(files, PlaceStore(found[0].identity, datetime.now(UTC), recorded_by, reason))
     return found[0].identity
 
 
 def _write(files: PlaceFiles, store: PlaceStore) -> None:
     content = {
         **store.identity._asdict(),
-        "recorded_at": store.recorded_at,
+        "recorded_at": store.recorded_at.isoformat(timespec="milliseconds"),
         "recorded_by": store.recorded_by,
         "forgotten_reason": store.forgotten_reason,
     }
@@ -298,9 +296,7 @@ def _write(files: PlaceFiles, store: PlaceStore) -> None:
 
 def _parse(content: Mapping[str, Any]) -> PlaceStore:
     identity = StoreIdentity(str(content["store"]), str(content["store_id"]), int(content["system_identifier"]))
-    reason = content["forgotten_reason"]
-    return PlaceStore(identity, str(content["recorded_at"]), str(content["recorded_by"]), None if reason is None else str(reason))
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    recorded_at, reason = datetime.fromisoformat(content["recorded_at"]), content["forgotten_reason"]
+    if recorded_at.tzinfo is None:
+        raise ValueError("recorded_at has no time zone")
+    return PlaceStore(identity, recorded_at.astimezone(UTC), str(content["recorded_by"]), None if reason is None else str(reason))

@@ -61,11 +61,10 @@ def restore_files(
     restored, left = [], []
     for number, one in enumerate(listing.trash):
         tell("files looked at", number)
-        is_wanted = (wanted is None or one.ref in wanted) and one.ref not in listing.files
-        if is_wanted and payloads.files.move(one.name, one.ref):
-            restored.append(one)
-        else:
+        if one.ref in listing.files or (wanted is not None and one.ref not in wanted):
             left.append(one)
+        elif payloads.files.move(one.name, one.ref):  # else another restore or collection was first
+            restored.append(one)
     for folder in sorted({one.name.removesuffix(f"/{one.ref}") for one in restored}):
         payloads.files.remove_empty_folders(folder)
     done = PlaceRestored(place.name, place.location, FileTotal.of(restored), FileTotal.of(left))
