@@ -173,6 +173,7 @@ def test_the_command_writes_yaml_and_json_alike(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("RELAYBOX_CONFIG", str(DOCS / "examples" / "relaybox.yaml"))
     as_yaml, as_json = invoke("asyncapi"), invoke("asyncapi", "--format", "json")
     assert yaml.safe_load(as_yaml.stdout) == json.loads(as_json.stdout)
+    assert "*id" not in as_yaml.stdout, "no alias: people read it, and copy parts of it"
 
 
 @pytest.mark.thorough

@@ -30,6 +30,7 @@ def build_asyncapi(routes: Routes, schemas: TopicSchemas, *, title: str, version
         version: of the document, not of Relaybox.
     """
     topics = {topic: [route for route in routes.routes.values() if topic in route.topics] for topic in _topics(routes)}
+    messages = {topic: _messages(topic, schemas) for topic in topics}
     return {
         "asyncapi": ASYNCAPI,
         "info": {
@@ -45,13 +46,13 @@ def build_asyncapi(routes: Routes, schemas: TopicSchemas, *, title: str, version
             }
             for store in routes.used_stores
         },
-        "channels": {topic: _channel(topic, passing, schemas) for topic, passing in topics.items()},
+        "channels": {topic: _channel(topic, passing, list(messages[topic])) for topic, passing in topics.items()},
         "operations": {
             name: operation
             for topic, passing in topics.items()
-            for name, operation in _operations(topic, passing, schemas).items()
+            for name, operation in _operations(topic, passing, list(messages[topic])).items()
         },
-        "components": {"messages": {name: message for topic in topics for name, message in _messages(topic, schemas).items()}},
+        "components": {"messages": {name: message for found in messages.values() for name, message in found.items()}},
     }
 
 
@@ -59,20 +60,24 @@ def _topics(routes: Routes) -> list[str]:
     return sorted({topic for route in routes.routes.values() for topic in route.topics})
 
 
-def _channel(topic: str, passing: list[Route], schemas: TopicSchemas) -> dict[str, Any]:
+def _channel(topic: str, passing: list[Route], messages: list[str]) -> dict[str, Any]:
     stores = dict.fromkeys(store.name for route in passing for store in route.path)
     paths = "; ".join(f"route {route.name}: {' -> '.join(store.name for store in route.path)}" for route in passing)
     return {
         "address": topic,
         "description": f"Topic {topic}. {paths}.",
         "servers": [{"$ref": f"#/servers/{store}"} for store in stores],
-        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in _messages(topic, schemas)},
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
     }
 
 
-def _operations(topic: str, passing: list[Route], schemas: TopicSchemas) -> dict[str, Any]:
+def _operations(topic: str, passing: list[Route], messages: list[str]) -> dict[str, Any]:
     """Producers send at the first store of a route, consumers receive from its stream at each later one."""
-    messages = [{"$ref": f"#/channels/{topic}/messages/{name}"} for name in _messages(topic, schemas)]
+
+    def refer() -> list[dict[str, str]]:
+        """A list of its own for each operation: YAML would write one that comes twice as an alias."""
+        return [{"$ref": f"#/channels/{topic}/messages/{name}"} for name in messages]
+
     operations: dict[str, Any] = {}
     for route in passing:
         first = route.path[0].name
@@ -80,7 +85,7 @@ def _operations(topic: str, passing: list[Route], schemas: TopicSchemas) -> dict
             "action": "send",
             "channel": {"$ref": f"#/channels/{topic}"},
             "summary": f"Insert into relaybox.outbox of store {first}, with topic {topic}.",
-            "messages": messages,
+            "messages": refer(),
         }
         for store in route.path[1:]:
             operations[f"receive.{topic}.{route.stream}.{store.name}"] = {
@@ -88,7 +93,7 @@ def _operations(topic: str, passing: list[Route], schemas: TopicSchemas) -> dict
                 "channel": {"$ref": f"#/channels/{topic}"},
                 "summary": f"Subscribe to stream {route.stream} in store {store.name}, or to topic {topic} of it.",
                 "description": f"Order: {route.order}.",
-                "messages": messages,
+                "messages": refer(),
             }
     return operations
 
