@@ -104,11 +104,9 @@ class SinkWorker(Consumer):
         """Sends what was fetched, a batch at a time, as far as the endpoint takes it."""
         rest = messages
         while rest:
-            size = (
-                1 if rest[0].stream_position <= self._alone_through or self._breaker.is_failing else self._sender.batch_messages
-            )
-            batch = rest[:size]
-            if self._stop.wait(self._pace.take(len(batch))) or self._stop.is_set():
+            is_alone = rest[0].stream_position <= self._alone_through or self._breaker.is_failing
+            batch = rest[: 1 if is_alone else self._sender.batch_messages]
+            if self._stop.wait(self._pace.take(len(batch))):
                 yield from self._release(rest[0])
                 return
             outcome = self._sender.send(batch)
