@@ -12,6 +12,7 @@ from relaybox.cli.options import AsJson, answer
 from relaybox.cli.usage import CommandList
 
 if TYPE_CHECKING:
+    from relaybox.payloads.checking import PlaceChecked, PlaceStatus
     from relaybox.payloads.collecting import PlaceCollected
     from relaybox.payloads.gathering import Progress
     from relaybox.routes import PayloadPlace, Store
@@ -59,8 +60,7 @@ def list_(
     )
     if as_json:
         write(PayloadsDocument(places=[PlaceStatusDocument.of(one) for one in done], errors=failures.document()))
-    for status in done:
-        failures.by_store.update({f"{status.place}: {store}": error for store, error in status.errors.items()})
+    _add_errors(failures, done)
     failures.end(debug=settings.debug)
 
 
@@ -96,8 +96,7 @@ def check(
     )
     if as_json:
         write(PayloadsCheckedDocument(places=[PlaceCheckedDocument.of(one) for one in done], errors=failures.document()))
-    for checked in done:
-        failures.by_store.update({f"{checked.place}: {store}": error for store, error in checked.errors.items()})
+    _add_errors(failures, done)
     if any(checked.missing for checked in done):
         for error in failures.by_store.values():
             tell(error, debug=settings.debug)
@@ -243,6 +242,12 @@ def _choose(settings: Settings, name: str | None) -> tuple[list[Store], list[Pay
         )
     places = [routes.payload_place(name)] if name else list(routes.payloads.values())
     return list(routes.stores.values()), places
+
+
+def _add_errors(failures: Failures, done: Sequence[PlaceStatus | PlaceChecked]) -> None:
+    """Those of the stores of each place."""
+    for one in done:
+        failures.by_store.update({f"{one.place}: {store}": error for store, error in one.errors.items()})
 
 
 def _each(

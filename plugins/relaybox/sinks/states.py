@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -62,23 +62,20 @@ def read_sinks(store: Store, sinks: Sequence[Sink]) -> list[SinkStatus]:
         failing = {one.subscription: one for one in read_failing_endpoints(session)}
     found = []
     for sink in sinks:
-        subscription, failure = behind.get(sink.subscription), failing.get(sink.subscription)
-        found.append(
-            SinkStatus(
-                name=sink.name,
-                kind=sink.kind,
-                store=store.name,
-                stream=sink.stream,
-                subscription=sink.subscription,
-                endpoint=sink.endpoint,
-                waiting_count=None if subscription is None else subscription.stream_positions_behind,
-                dead_letters=None if subscription is None else subscription.dead_letters,
-                failing_since=None if failure is None else failure.failing_since,
-                failure_count=0 if failure is None else failure.failure_count,
-                retry_at=None if failure is None else failure.retry_at,
-                reason=None if failure is None else failure.reason,
+        status = SinkStatus(sink.name, sink.kind, store.name, sink.stream, sink.subscription, sink.endpoint)
+        if (subscription := behind.get(sink.subscription)) is not None:
+            status = replace(
+                status, waiting_count=subscription.stream_positions_behind, dead_letters=subscription.dead_letters
             )
-        )
+        if (failure := failing.get(sink.subscription)) is not None:
+            status = replace(
+                status,
+                failing_since=failure.failing_since,
+                failure_count=failure.failure_count,
+                retry_at=failure.retry_at,
+                reason=failure.reason,
+            )
+        found.append(status)
     return found
 
 
