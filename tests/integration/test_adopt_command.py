@@ -89,7 +89,9 @@ def test_of_rows_that_are_no_messages_only_those_that_are_shown_become_text(worl
         "insert into app.outboxevent (aggregatetype, aggregateid, type) select 'flights', n, 'x' from generate_series(1, 100) n",
     )
     mapping = json.dumps(complete_map({}, ["id", "aggregatetype", "aggregateid", "payload"], "airline"))
-    listed = "select problem, row_count, cardinality(first_rows) from relaybox_internal.list_unmapped(%s::regclass, %s, %s::jsonb)"
+    listed = (
+        "select problem, row_count, cardinality(first_rows) from relaybox_internal.list_unmapped(%s::regclass, %s, %s::jsonb)"
+    )
     assert world.query("airline", listed, TABLE[1], TABLE[1], mapping) == [("payload is null", 100, 3)]
     assert world.value("airline", "select last_value from app.written") == 3
 

@@ -130,9 +130,7 @@ def collect_place(
         )
     if dry_run:
         return _summary(place, listing, references, plan)
-    done = replace(
-        _summary(place, listing, references, _carry_out(payloads.files, plan, tell)), dry_run=False, recorded=recorded
-    )
+    done = replace(_summary(place, listing, references, _carry_out(payloads.files, plan, tell)), dry_run=False, recorded=recorded)
     _emit(done)
     return done
 

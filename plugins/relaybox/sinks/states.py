@@ -64,9 +64,7 @@ def read_sinks(store: Store, sinks: Sequence[Sink]) -> list[SinkStatus]:
     for sink in sinks:
         status = SinkStatus(sink.name, sink.kind, store.name, sink.stream, sink.subscription, sink.endpoint)
         if (subscription := behind.get(sink.subscription)) is not None:
-            status = replace(
-                status, waiting_count=subscription.stream_positions_behind, dead_letters=subscription.dead_letters
-            )
+            status = replace(status, waiting_count=subscription.stream_positions_behind, dead_letters=subscription.dead_letters)
         if (failure := failing.get(sink.subscription)) is not None:
             status = replace(
                 status,

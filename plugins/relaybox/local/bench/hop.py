@@ -131,4 +131,3 @@ def _line(measurement: Measurement) -> str:
     rate = measurement.row_count / measurement.seconds
     round_ = "warm-up" if measurement.round == WARM_UP else f"round {measurement.round}"
     return f"{round_}: {TITLES[measurement.contestant]}: {measurement.seconds:.2f} s, {rate:,.0f} rows/s"
-
