@@ -109,7 +109,7 @@ app = typer.Typer(
     epilog=(
         "Exit codes: 0 success; 1 verify, verify-lake or payloads check found a defect, doctor an error, schemas a break, "
         "adopt --dry-run what is in the way, or init --dry-run, reanchor or rebuild work; "
-        "2 wrong usage or configuration, or status found a topic without a hop; "
+        "2 wrong usage or configuration, or status found a topic without a hop or a hop without a route; "
         "3 verify found messages in flight or set aside and no defect, doctor warnings and no error, "
         "or consume, webhook run or kafka run left messages unread; 4 failed, and a retry may succeed; "
         "5 failed, and a retry fails again; 130 Ctrl-C."

@@ -41,7 +41,7 @@ class Metric:
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("relaybox_store_up", "gauge", "1 if the store answered."),
+        Metric("relaybox_store_up", "gauge", "1 if the store answered without an error, else 0."),
         Metric("relaybox_store_bytes", "gauge", "Size on disk of a part of the store: outbox, logs, ledgers, rest."),
         Metric(
             "relaybox_store_oldest_transaction_seconds",
@@ -67,7 +67,7 @@ METRICS = {
         Metric(
             "relaybox_hop_uniqueness", "gauge", "UR: unique received / all received, of the due messages. Never rounded up to 1."
         ),
-        Metric("relaybox_hop_error", "gauge", "1 for each error that a store gave instead of an answer about the hop."),
+        Metric("relaybox_hop_error", "gauge", "1 for each error of the hop: of one of its stores, its topics or its ledgers."),
         Metric("relaybox_route_reliability", "gauge", "R from end to end: the product of the hops."),
         Metric("relaybox_route_uniqueness", "gauge", "UR from end to end: the product of the hops."),
         Metric(
