@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from pendulum import UTC, DateTime
 
 from relaybox.airflow.dags.every_dag import KINDS, WATCH
 from relaybox.airflow.kept_routes import VARIABLE
+from relaybox.monitoring.runbooks import read_runbooks
 from tests.airflow.conftest import REPOSITORY
 from tests.support.derivations import ROUTE, derived_route
 from tests.support.patience import patience
@@ -479,6 +481,14 @@ def test_docs_draw_the_route_and_mark_the_hop(dags: Mapping[str, DAG]) -> None:
     for dag in dags.values():
         for heading in ("### What it does", "### When it fails", "### Which buttons are safe"):
             assert heading in (dag.doc_md or "")
+
+
+def test_links_of_docs_lead_to_pages_inside_airflow(dags: Mapping[str, DAG]) -> None:
+    """To a hop or a runbook that is there: Airflow has no other page of ours."""
+    pages = {f"hops/flights/{number}" for number in (1, 2)} | {f"runbooks/{name}" for name in read_runbooks()}
+    for dag in dags.values():
+        for link in re.findall(r"\]\(([^)]*)\)", dag.doc_md or ""):
+            assert link.removeprefix("/plugin/relaybox/relaybox/") in pages, dag.dag_id
 
 
 def test_a_task_builds_only_its_own_dag(route: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,11 @@ def hop_page(hop: Hop, *, run: str = "") -> str:
     return f"/plugin/{NAVIGATION_ROUTE}{PREFIX}/hops/{hop.name}{moved_by}"
 
 
+def runbook_page(name: str) -> str:
+    """The page of a runbook inside Airflow's frame, by its file's name without the ending."""
+    return f"/plugin/{NAVIGATION_ROUTE}{PREFIX}/runbooks/{name}"
+
+
 class BatchesLink(BaseOperatorLink):
     """A button on a task instance: the batches that its run moved."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from relaybox.airflow.dags.factory import LOOK_CRON
 from relaybox.airflow.forms import asks_for_approval
-from relaybox.airflow.links import hop_page
+from relaybox.airflow.links import hop_page, runbook_page
 from relaybox.airflow.naming import WATCH_DAG_ID
 from relaybox.airflow.slot_use import idle_seconds
 from relaybox.amounts import amount
@@ -97,6 +97,7 @@ Nothing of the attempt is sent. The last lines of the log say what is wrong, whe
 | 78 | `relaybox.yaml`, a connection or the module is wrong | the task fails at once: correct it, then clear the task |
 
 In a terminal: `relaybox derive {route.name} --dry-run` shows what the function makes of the next messages.
+[The runbook]({runbook_page("stopped-derivation")}) says how to let it go on.
 
 {_BUTTONS}"""
 
@@ -119,7 +120,7 @@ promotes it after a person approved it.
 
 If nobody answers, `drop_rejected` fails and the trial stays open. A new run of this DAG goes on with it, and asks again;
 `relaybox trials drop {route.name} --reason WHY` drops it. A run begins one trial: `try` that is cleared after its trial was dropped
-fails. Trigger a new run.
+fails. Trigger a new run. See [the runbook]({runbook_page("open-trial")}).
 
 ### When it fails
 
@@ -158,6 +159,7 @@ The table has whole batches only, and each message once. The last lines of the l
 | 78 | `relaybox.yaml` or a connection is wrong | the task fails at once: correct it, then clear the task |
 
 In a terminal: `relaybox export {export.name} --dry-run` shows what waits; `relaybox verify-lake {export.name}` compares table and stream.
+[The runbook]({runbook_page("damaged-lake-table")}) says what to do with a damaged table.
 
 {_BUTTONS}"""
 
@@ -187,7 +189,7 @@ Nothing is lost. The last lines of the log say what is wrong, where, and what to
 | `NotSubscribed`, `ConfigurationError` | the subscription was ended, or differs from the file; or a secret is missing | it fails at once |
 
 In a terminal: `relaybox {sink.kind} list` shows what waits and since when the endpoint fails; `relaybox {sink.kind} retry {sink.name}`
-ends a pause.
+ends a pause. See [the runbook]({runbook_page("failing-endpoint")}).
 
 {_BUTTONS}"""
 
@@ -283,7 +285,7 @@ verify one route now.
 ### When it fails
 
 The report fails when a route has a defect: a message is missing, doubled, changed or misplaced.
-`relaybox verify <route>` names each; [the runbook](docs/runbooks/loss-or-duplicates.md) says what
+`relaybox verify <route>` names each; [the runbook]({runbook_page("loss-or-duplicates")}) says what
 to do. The task of a route fails if it could not reach a store, or took longer than
 `limits.run_timeout_seconds` of its route: its log says which.
 
@@ -298,8 +300,8 @@ Drops segments that no reader needs, once a day, in {amount(len(stores), "store"
 ### What it does
 
 One task per store drops whole segments of the outbox and logs, oldest first. A segment is dropped
-when every hop has settled it, every subscription has acknowledged it, no dead letter in it is open,
-and it is older than `retention.replay_window_seconds` of relaybox.yaml. Without a window all
+when every hop has settled it, every subscription has acknowledged it, no dead letter in it waits for a
+person or a consumer, and it is older than `retention.replay_window_seconds` of relaybox.yaml. Without a window all
 segments are kept.
 
 For routes with `stopped_consumer: detach` a second task uses Spark to move segments that only
@@ -315,8 +317,11 @@ terminal run `relaybox retention --dry-run`.
 
 ### When it fails
 
-The task could not reach its store. A hop or subscription that keeps old segments is no failure. It
-raises [an alarm](docs/runbooks/growing-store.md).
+A task could not reach its store, Spark could not write files, or it is not certain which large
+payloads messages need. Nothing that a reader needs is gone. The last lines of the log say what to do.
+
+A hop or subscription that keeps old segments is no failure. It raises [an
+alert]({runbook_page("growing-store")}).
 
 {_BUTTONS}"""
 
@@ -410,7 +415,7 @@ The table `relaybox.consumer_action` of the store records who requested, who app
 ### When it fails
 
 The message says what is wrong. A dead letter that waits behind an open one of the same sender is
-redriven after that one. [The runbook](docs/runbooks/dead-letters.md) says how to find out why a
+redriven after that one. [The runbook]({runbook_page("dead-letters")}) says how to find out why a
 message was refused.
 
 {_BUTTONS}"""
@@ -436,7 +441,7 @@ skipped message that arrives later is set aside.
 ### When it fails
 
 The message says why there is no gap: the messages are on their way, or were skipped already. See
-[the runbook](docs/runbooks/sender-gap.md).
+[the runbook]({runbook_page("sender-gap")}).
 
 {_BUTTONS}"""
 
