@@ -159,6 +159,16 @@ def test_the_table_of_commands_is_the_list_of_commands() -> None:
     assert sorted(named) == sorted({words[0] for words in commands()})
 
 
+def test_the_table_of_logins_is_the_list_of_commands() -> None:
+    """docs/rights.md says of each command which login it needs, but for those that make stores of their own or ask none."""
+    table = section_of("docs/rights.md", "Which login a command needs").strip().split("\n\n")[0]
+    cells = "".join(re.findall(r"^\| (`.*?) \|", table, flags=re.MULTILINE))
+    named = {tuple(words.split()) for words in re.findall(r"`([a-z][a-z-]*(?: [a-z][a-z-]*)?)[^`]*`", cells)}
+    known = {words for words in commands() if words[0] not in {"bench", "demo", "version"}}
+    listed_by_default = {words for words in known if words[1:] == ("list",) and words[:1] in named}
+    assert named == known - listed_by_default | {words[:1] for words in listed_by_default}
+
+
 def test_the_table_of_variables_is_what_the_code_reads() -> None:
     """docs/operations.md names each RELAYBOX_ variable of the library, and no other."""
     read = set(re.findall(r"RELAYBOX_[A-Z_]+", sources("plugins")))
