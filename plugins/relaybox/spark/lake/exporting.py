@@ -176,7 +176,7 @@ def _begin(subscription: ExportSubscription, table: LakeTable, pinned: PinnedRan
         raise LakeChanged(
             f"export {export.name}: the table at {export.path} ends at stream position {state.position}, but subscription "
             f"{export.subscription} in store {export.store.name} has acknowledged {subscribed.done}. The table went back in time, or "
-            "somebody acknowledged.",
+            "another program acknowledged.",
             next_step=f"To write the missing messages again, if the store still keeps them: {_unsubscribe(export)}, "
             "then run the export.",
         )
@@ -210,7 +210,7 @@ def _require_same_history(export: Export, session: TaskSession, state: TableStat
             raise HistoryLost(
                 f"store {export.store.name}, stream {export.stream}: stream positions {compared.first} to {compared.last}, which the table "
                 f"of export {export.name} has, {found}. The store has not acknowledged them: it went back in time, and other messages have "
-                "arrived since; or somebody ended the subscription.",
+                "arrived since; or the subscription was ended.",
                 next_step=f"Find out what was restored (relaybox status). Then {_new_path(export)}.",
             )
 
