@@ -35,7 +35,10 @@ def read_batch(source: StoreSession, hop: str, batch: int) -> Batch:
     """Reads one row of the batch ledger, in the caller's transaction. Raises HistoryLost when it is not there."""
     row = source.row_if_any(BatchRow, "select * from relaybox_internal.batch where hop = %s and batch = %s", hop, batch)
     if row is None:
-        raise errors.HistoryLost(f"hop {hop}: batch {batch} is not in the ledger of its source.")
+        raise errors.HistoryLost(
+            f"hop {hop}: batch {batch} is not in the ledger of its source.",
+            next_step=f"Nothing was moved. See what is wrong with: relaybox verify {hop.split('/')[0]}",
+        )
     return as_batch(row)
 
 
