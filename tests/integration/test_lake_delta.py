@@ -13,10 +13,11 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
-from relaybox.errors import LakeChanged
+from relaybox.errors import LakeChanged, StoreUnusable
 from relaybox.spark.lake.verifying import verify_lake
 from tests.support.lake import InProcess, Lake, section_program
-from tests.support.streams import deliver
+from tests.support.services import break_service, read_service
+from tests.support.streams import STORE, deliver
 from tests.support.world import World
 
 
@@ -115,3 +116,29 @@ def test_a_file_in_a_partition_of_others_is_found(lake: Lake) -> None:
     log.write_text(log.read_text().replace('"key_partition":"k1"', '"key_partition":"k2"'))
     with pytest.raises(LakeChanged, match=rf"file {file['path']} has messages of partitions k1; version 1 says k2"):
         verify_lake(lake.export, InProcess())
+
+
+def test_the_login_of_an_export_needs_the_roles_that_the_pages_name(lake: Lake) -> None:
+    """docs/lake.md and docs/rights.md: an export a driver and consumer, `verify-lake` a consumer alone."""
+    deliver(lake.world, 5)
+    owner, role = read_service(STORE), f"exporter_{os.getpid()}"
+    lake.world.query(STORE, f"create role {role} login password 'secret'")
+
+    def log_in(*roles: str) -> None:
+        """As the login with these roles and no others."""
+        break_service(STORE, user=owner["user"], password=owner["password"])
+        lake.world.query(STORE, f"revoke relaybox_driver, relaybox_consumer from {role}")
+        lake.world.query(STORE, f"grant {', '.join(roles)} to {role}")
+        break_service(STORE, user=role, password="secret")
+
+    try:
+        log_in("relaybox_driver")
+        with pytest.raises(StoreUnusable, match="permission denied"):
+            lake.run()
+        log_in("relaybox_driver", "relaybox_consumer")
+        assert lake.run().messages == 5
+        log_in("relaybox_consumer")
+        assert verify_lake(lake.export, InProcess()).is_equal
+    finally:
+        break_service(STORE, user=owner["user"], password=owner["password"])
+        lake.world.query(STORE, f"drop role {role}")
