@@ -37,7 +37,7 @@ def read_batch(source: StoreSession, hop: str, batch: int) -> Batch:
     if row is None:
         raise errors.HistoryLost(
             f"hop {hop}: batch {batch} is not in the ledger of its source.",
-            next_step=f"Nothing was moved. See what is wrong with: relaybox verify {hop.split('/')[0]}",
+            next_step=f"Nothing was moved. See what is wrong with: relaybox verify {hop.split('/', maxsplit=1)[0]}",
         )
     return as_batch(row)
 
