@@ -71,7 +71,8 @@ def test_a_task_with_dead_letters_fails_at_its_end_and_without_a_retry(world: Wo
     here.answers.extend([answer(422)] * 2)
     with pytest.raises(
         AirflowFailException,
-        match=r"1 message became a dead letter.*2 were delivered.*dead-letters list hub --subscription.*dead-letters redrive",
+        match=r"1 message became a dead letter.*2 were delivered.*relaybox dead-letters list hub --subscription webhook\.billing\. .*"
+        r"relaybox dead-letters redrive webhook\.billing",
     ):
         execute(webhook(world, here.url))
 
