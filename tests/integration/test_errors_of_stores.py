@@ -259,6 +259,7 @@ ALLOWED = {
     "payloads/checking.py _compare_content FileNotFoundError": "the file is told as missing",
     "payloads/files.py DirectoryFiles._below suppress(FileNotFoundError)": "another collection has removed the empty folder",
     "payloads/files.py DirectoryFiles._below FileNotFoundError": "the file was moved: the next listing has it where it is",
+    "payloads/files.py DirectoryFiles._write_partial FileNotFoundError": "a collection has removed the empty folder: made again",
     "payloads/files.py DirectoryFiles.create FileExistsError": "the answer is False: who was first has made it",
     "payloads/files.py DirectoryFiles.move FileNotFoundError": "the answer is False, unless the folder of the target is gone: tried again",
     "payloads/files.py DirectoryFiles.remove FileNotFoundError": "the answer is False",

@@ -131,6 +131,23 @@ def test_a_killed_write_leaves_no_file_that_a_reference_could_name(payloads: Pay
     assert [path.suffix for path in files(payloads)] == [".partial"]
 
 
+def test_a_folder_that_a_collection_removes_is_made_again(payloads: PayloadStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is empty between the moment at which a writer makes it and its first file."""
+    made = []
+    mkdir = Path.mkdir
+
+    def make_and_lose(folder: Path, *arguments: Any, **options: Any) -> None:
+        mkdir(folder, *arguments, **options)
+        if not made:
+            made.append(folder)
+            payloads.files.remove_empty_folders("")
+
+    monkeypatch.setattr(Path, "mkdir", make_and_lose)
+    large = payloads.write("a")
+    assert made
+    assert payloads.read(Sent(large.headers)) == "a"
+
+
 def test_a_write_that_fails_leaves_nothing_that_fills_the_disk(payloads: PayloadStore) -> None:
     """A limit of the process stands for a full disk: the beginning of the file is written, and then no more."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

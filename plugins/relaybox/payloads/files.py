@@ -129,18 +129,14 @@ class DirectoryFiles:
         """Needs no hard links, unlike create()."""
         path = self.directory / name
         with self._reaching(doing):
-            self._make_folder(path.parent)
-            partial = path.with_name(path.name + PARTIAL)
-            _write_flushed(partial, content)
+            partial = self._write_partial(path.with_name(path.name + PARTIAL), content)
             partial.rename(path)
             _flush_directory(path.parent)
 
     def create(self, name: str, content: bytes, doing: str) -> bool:
         path = self.directory / name
         with self._reaching(doing):
-            self._make_folder(path.parent)
-            partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PARTIAL}")
-            _write_flushed(partial, content)
+            partial = self._write_partial(path.with_name(f"{path.name}.{uuid.uuid4().hex}{PARTIAL}"), content)
             try:
                 path.hardlink_to(partial)  # unlike a rename, it replaces none
             except FileExistsError:
@@ -185,6 +181,17 @@ class DirectoryFiles:
             for folder, _, _ in os.walk(self.directory / above, topdown=False):
                 with suppress(OSError):  # it is not empty, or another collection has removed it: both are fine
                     Path(folder).rmdir()
+
+    def _write_partial(self, partial: Path, content: bytes) -> Path:
+        """Returns the file, written and flushed, in a folder that it makes. From here on the folder is not empty."""
+        for _ in range(_ATTEMPTS):
+            self._make_folder(partial.parent)
+            try:
+                _write_flushed(partial, content)
+            except FileNotFoundError:
+                continue  # a collection has removed the folder that was empty until now
+            return partial
+        raise OSError(errno.ENOENT, "the folder is removed again and again", str(partial.parent))
 
     def _make_folder(self, folder: Path) -> None:
         if not folder.exists():
