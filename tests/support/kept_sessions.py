@@ -6,7 +6,6 @@ session is closed.
 
 from __future__ import annotations
 
-import configparser
 import os
 import re
 import select
@@ -14,6 +13,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg2
@@ -24,7 +24,8 @@ _LEAVES_SOMETHING = re.compile(r"\b(set|set_config|reset|temp|temporary|listen|p
 
 _CHANGES_LATER_SESSIONS = re.compile(r"\balter\s+(role|user|database|system)\b|pg_reload_conf", re.IGNORECASE)
 
-_Key = tuple[frozenset[tuple[str, str]], str]
+_Key = tuple[str, str, str]
+"""What the service file says now, since a test may have changed it; the service; the options."""
 
 _idle: dict[_Key, list[Any]] = defaultdict(list)
 _lock = threading.Lock()
@@ -33,7 +34,7 @@ _lock = threading.Lock()
 @contextmanager
 def kept_session(service: str, options: str, statement: str) -> Iterator[Any]:
     """A session of a libpq service, in autocommit, for one statement."""
-    key = (_section(service), options)
+    key = (Path(os.environ["PGSERVICEFILE"]).read_text(encoding="utf-8"), service, options)
     session = _take(key) or psycopg2.connect(service=service, options=options)
     session.autocommit = True
     try:
@@ -69,10 +70,3 @@ def _take(key: _Key) -> Any | None:
         if not select.select([session], [], [], 0)[0]:
             return session
         session.close()
-
-
-def _section(service: str) -> frozenset[tuple[str, str]]:
-    """What the service file says now: a test may have changed it."""
-    services = configparser.ConfigParser(interpolation=None)
-    services.read(os.environ["PGSERVICEFILE"])
-    return frozenset(services[service].items())
