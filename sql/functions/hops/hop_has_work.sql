@@ -6,20 +6,10 @@ language plpgsql stable
 as $$
 declare
     head record;
-    first_kept bigint;
 begin
     select
         h.lower, h.topics, h.anchor_seq, h.reads_log,
-        h.batch > coalesce(
-            (
-                select c.through_batch
-                from relaybox_internal.newest_confirmation(hop_name, 'received') c
-            ),
-            0
-        )
-        or exists (
-            select from relaybox_internal.backlog p where p.hop = h.hop and p.state = 'routed'
-        )
+        relaybox_internal.has_unfinished(h.hop, h.batch)
         or h.reads_log is not null and (
             select i.published_position
             from relaybox_internal.hop_in i where i.log_id = h.reads_log

@@ -15,14 +15,7 @@ declare
     head relaybox_internal.hop_out;
     cluster record;
 begin
-    perform relaybox_internal.require_writable_primary();
-    if pg_current_xact_id_if_assigned() is not null
-        or current_setting('transaction_isolation') <> 'read committed'
-    then
-        raise exception using errcode = 'RB002',
-            message = 'planning needs a fresh READ COMMITTED transaction: '
-                'a snapshot taken after a write counts the own rows as visible';
-    end if;
+    perform relaybox_internal.require_fresh_transaction();
     set local synchronous_commit = on;
     select * into head from relaybox_internal.hop_out h where h.hop = hop_name for update;
     if not found then
