@@ -14,7 +14,7 @@ from relaybox.airflow.store_watch import WORK_OF_HOPS, poll_store
 from relaybox.airflow.triggers import HopWorkTrigger
 from relaybox.routes import Watch
 from tests.support.patience import patience
-from tests.support.world import World, wait_until
+from tests.support.world import World, routes_file, wait_until
 
 SESSIONS = "select count(*) from pg_stat_activity where application_name = 'relaybox watch' and datname = current_database()"
 LONG_SECONDS = 3600.0
@@ -162,3 +162,28 @@ def test_a_trigger_of_before_the_pace_still_reads(connected: World) -> None:
         for pace in ({}, {"max_poll_seconds": 60}, {"backoff": 3.0}, {"listen": False}, {"poll_seconds": 2})
     }
     assert len(keys) == 5
+
+
+def test_a_watch_moves_idle_hops_on_where_no_driver_does(connected: World) -> None:
+    """When it begins, and after a poll that took long: else each poll would read all that waits for a hop that nobody drives."""
+    connected.send_many(1_200, topic="flights")
+    routes_file(connected.path.parent, more_routes={"invoices": {"topics": ["invoices"], "path": ["airline", "hub"]}})
+    connected.register()
+
+    def seen() -> list[str]:
+        newest = "select pg_snapshot_xmax(lower)::text from relaybox_internal.hop_out where hop in ('flights/1', 'invoices/1') order by hop"
+        return [xmax for (xmax,) in connected.query("airline", newest)]
+
+    async def test(polls: Polls) -> None:
+        assert (await next_poll(polls)).has_work
+        flights, invoices = await asyncio.to_thread(seen)
+        assert int(invoices) > int(flights), "the hop that has nothing to move is moved on, and the other is not"
+        await asyncio.to_thread(connected.send_many, 1_200, topic="flights")
+        await next_poll(polls)
+        assert await asyncio.to_thread(seen) == [flights, invoices], "the polls are fast"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store_watch, "SLOW_ANSWER_SECONDS", 0.0)
+            await next_poll(polls)
+        assert int((await asyncio.to_thread(seen))[1]) > int(invoices)
+
+    watch(test, Watch(0.05, 0.05))

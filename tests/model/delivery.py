@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.model.moves import commit, put
-from tests.model.planning import Planning
+from tests.model.passing import Passing
 from tests.model.rules import Step
 from tests.model.state import IDLE, SHOP, STORES, Driver, State
 
 
-class Delivery(Planning):
+class Delivery(Passing):
     """What a driver does with a planned batch."""
 
     def read(self, state: State, slot: int) -> Step:

@@ -43,6 +43,7 @@ def restart(state: State, slot: int, server: Server) -> State:
         senders=tuple(sender._replace(xid=0, row=None) for sender in state.senders),
         next_xid=server.now.top_xid + 1,
         next_seq=max([ledger.anchor, *named]) + 1,
+        passing=None,
     )
 
 

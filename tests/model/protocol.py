@@ -42,7 +42,9 @@ class Protocol(Changes):
                 if driver.step != "idle":
                     yield f"a driver of hop {driver.hop} is killed ({driver.step})", put(state, slot, IDLE)
         yield from self.settle(state)
-        yield from self.operators(state)
+        yield from self.pass_idle(state)
+        if state.passing is None:  # each of them locks the hop
+            yield from self.operators(state)
         yield from self._faults(state)
 
     def _producers(self, state: State) -> Iterator[Step]:
@@ -87,8 +89,7 @@ class Protocol(Changes):
                 for hop in range(1, self.bounds.hops + 1):
                     yield self.ask(state, slot, hop)
             case "asked":
-                # an uncommitted plan holds the lock of its hop
-                if not any(other.uncommitted and other.hop == driver.hop for other in state.drivers):
+                if not self._is_locked(state, driver.hop):
                     yield self.plan(state, slot)
             case "planned":
                 yield self.read(state, slot)
@@ -101,6 +102,12 @@ class Protocol(Changes):
             case "published":
                 yield self.confirm(state, slot)
         yield from self._steps_too_early(state, slot)
+
+    def _is_locked(self, state: State, hop: int) -> bool:
+        """By an uncommitted plan, or by a session that moves an idle hop on."""
+        return (hop == 1 and state.passing is not None) or any(
+            driver.uncommitted and driver.hop == hop for driver in state.drivers
+        )
 
     def _steps_too_early(self, state: State, slot: int) -> Iterator[Step]:
         """What only a broken protocol lets a driver do."""

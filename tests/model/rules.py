@@ -28,6 +28,7 @@ class Bounds:
         changes: how often the route's topics become others.
         retires: whether a change may as well give up, on record, what is kept of a topic that the route has not.
         retention: rows of the outbox may be dropped, each as a segment of its own.
+        passes: other sessions move hop 1 on while it has nothing to move.
         reloads: a failover of the origin may as well be a dump and reload: transactions begin at 1 again.
     """
 
@@ -45,6 +46,7 @@ class Bounds:
     retires: bool = False
     retention: bool = False
     reloads: bool = False
+    passes: bool = False
 
     @property
     def repairs(self) -> bool:
@@ -63,6 +65,7 @@ class Bounds:
             f"{self.hops} hops, senders with {self.messages} messages, {self.drivers} drivers, batches of {self.batch_rows}, "
             f"{self.crashes} crashes, {self.failovers} failovers ({fragile}){', processed' if self.processed else ''}"
             f"{changing}{', retiring' if self.retires else ''}{', retention' if self.retention else ''}{', reloads' if self.reloads else ''}"
+            f"{', passed when idle' if self.passes else ''}"
         )
 
 

@@ -175,7 +175,8 @@ IDLE = Driver()
 class State(NamedTuple):
     """Everything. `alarm`: a terminal error was raised although no store ever lost anything.
 
-    `retired`: bits of the messages that operators were told they give up.
+    `retired`: bits of the messages that operators were told they give up. `passing`: the snapshot of a session that has locked hop 1
+    to move it on (passing.py).
     """
 
     servers: tuple[Server, ...]
@@ -190,3 +191,4 @@ class State(NamedTuple):
     changes: int = 0
     retired: int = 0
     alarm: str = ""
+    passing: Snapshot | None = None

@@ -11,6 +11,7 @@ from tests.model.rules import Bounds
 from tests.model.state import HUB, SHOP
 
 CALM = Bounds(hops=1, crashes=0)
+PASSED = Bounds(hops=1, drivers=1, crashes=0, passes=True)
 ONE_MESSAGE = Bounds(hops=1, messages=(0, 1), crashes=0)
 SHOP_CRASHES = Bounds(hops=1, crashes=1, fragile=(SHOP,))
 HUB_CRASHES = Bounds(hops=1, crashes=1, fragile=(HUB,))
@@ -59,6 +60,15 @@ VARIANTS = {
     "id_watermark": _variant("a batch is what has a higher seq than the last one", "G2", CALM, "id_watermark"),
     "range_forgets_open": _variant(
         "the range above lower's xmax is read, the transactions that lower saw open are not", "G2", CALM, "range_forgets_open"
+    ),
+    "idle_look_before_snapshot": _variant(
+        "an idle hop is moved on to a snapshot that is later than the look", "G2", PASSED, "idle_look_before_snapshot"
+    ),
+    "idle_cut_forgets_open": _variant(
+        "an idle hop is moved on to a snapshot that was cut and forgets what was open", "G2", PASSED, "idle_cut_forgets_open"
+    ),
+    "idle_moved_beyond_the_look": _variant(
+        "an idle hop is moved on to all of a snapshot, of which a part was looked at", "G2", PASSED, "idle_moved_beyond_the_look"
     ),
     "order_by_xid": _variant(
         "rows are ordered by transaction number", "G5", Bounds(hops=1, crashes=0, batch_rows=2), "order_by_xid"

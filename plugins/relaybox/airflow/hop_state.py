@@ -75,7 +75,7 @@ def read_lags(store: Store) -> dict[str, HopLag]:
             """
             select h.hop, s.oldest_seconds as lag_seconds,
                 s.waiting_count + s.planned_position - s.received_position as waiting_count
-            from (select o.hop from relaybox_internal.hop_out o where relaybox_internal.hop_has_work(o.hop) offset 0) h
+            from (select w.hop from relaybox_internal.hops_with_work() w where w.has_work offset 0) h
             cross join lateral relaybox_internal.sending_state(h.hop) s
             where s.oldest_sent_at is not null
             """,
@@ -100,9 +100,9 @@ def read_idle_hops(store: Store) -> list[IdleHop]:
             """
             select h.hop, h.has_work and not relaybox_internal.hop_is_driven(h.hop) as has_work, h.received > h.settled as is_unsettled
             from (
-                select o.hop, relaybox_internal.hop_has_work(o.hop) as has_work,
+                select o.hop, o.has_work,
                     coalesce(received.through_position, 0) as received, coalesce(settled.through_position, 0) as settled
-                from relaybox_internal.hop_out o
+                from relaybox_internal.hops_with_work() o
                 left join lateral relaybox_internal.newest_confirmation(o.hop, 'received') received on true
                 left join lateral relaybox_internal.newest_confirmation(o.hop, 'settled') settled on true
                 offset 0

@@ -1,11 +1,13 @@
 """Polls a store from the triggerer: for hops with work, or for another question that many triggers share.
 
-Two index lookups per hop and poll; nothing in producers' transactions.
+Index lookups for each hop, and one look at the outbox for all of them; nothing in producers' transactions.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, closing, contextmanager
@@ -23,8 +25,10 @@ from relaybox.airflow.poll_pace import PollPace
 from relaybox.airflow.run_triggers import HopPoll
 from relaybox.airflow.store_sessions import open_session
 from relaybox.errors import RelayboxError
+from relaybox.hops.idle_hops import pass_idle_hops
 from relaybox.log_events import emit
 from relaybox.routes import Watch
+from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Session
@@ -39,6 +43,12 @@ CHANNEL = "relaybox_work"
 NOTIFIED_GAP_SECONDS = 0.2
 """The shortest time between two polls, however often an application notifies."""
 
+SLOW_ANSWER_SECONDS = 0.5
+"""An answer that takes longer is worth a look for what makes it long."""
+
+SHORTENING_SECONDS = 30.0
+"""So long the polls of a store wait for that at most."""
+
 Answer = TypeVar("Answer")
 
 _MENDABLE = (psycopg2.Error, RelayboxError, AirflowNotFoundException, AirflowSecretsBackendAccessDenied)
@@ -52,11 +62,13 @@ class StoreQuestion(Generic[Answer]):
         application_name: of the session.
         ask: one query, in the session.
         is_busy: whether the next poll comes after the shortest pause; asked once for each answer.
+        shorten: makes the next answers faster; called before the first one of a session, and after one that took long.
     """
 
     application_name: str
     ask: Callable[[Session], Answer]
     is_busy: Callable[[Answer], bool]
+    shorten: Callable[[str, Session], object] | None = None
 
 
 async def poll_store(connection_id: str, question: StoreQuestion[Answer], *, watch: Watch) -> AsyncGenerator[Answer]:
@@ -99,8 +111,13 @@ async def _polls_of_session(
         if watch.listen:
             await call(_listen, session)
         emit("store_watched", connection=connection_id, question=question.application_name, **_fields_of(watch))
+        answer_seconds = math.inf
         while True:
+            if question.shorten is not None and answer_seconds > SLOW_ANSWER_SECONDS:
+                await call(question.shorten, connection_id, session)
+            asked_at = time.monotonic()
             answer = await call(question.ask, session)
+            answer_seconds = time.monotonic() - asked_at
             pause = pace.pause(has_work=question.is_busy(answer))
             yield answer, pause
             if not watch.listen and pause > MAX_IDLE_SECONDS:
@@ -169,21 +186,35 @@ def _take_notifications(session: Session) -> bool:
     return notified
 
 
-def _question(application_name: str, query: str) -> StoreQuestion[Mapping[str, HopPoll]]:
+def _question(
+    application_name: str, query: str, *, shorten: Callable[[str, Session], object] | None = None
+) -> StoreQuestion[Mapping[str, HopPoll]]:
     def ask(session: Session) -> dict[str, HopPoll]:
         with session.cursor() as cursor:
             cursor.execute(query)
             return {name: HopPoll(has_work, is_driven) for name, has_work, is_driven in cursor.fetchall()}
 
-    return StoreQuestion(application_name, ask, lambda found: any(one.has_work for one in found.values()))
+    return StoreQuestion(application_name, ask, lambda found: any(one.has_work for one in found.values()), shorten)
+
+
+def _pass_idle_hops(connection_id: str, session: Session) -> None:
+    """Where no driver does it: a hop that nobody drives, with millions of messages that wait, would make each poll read them."""
+    session.autocommit = False
+    try:
+        pass_idle_hops(StoreSession(session, connection_id), seconds=SHORTENING_SECONDS)
+    finally:
+        if not session.closed:
+            session.rollback()
+            session.autocommit = True
 
 
 WORK_OF_HOPS = _question(
     "relaybox watch",
     """
     select h.hop, h.has_work, h.has_work and relaybox_internal.hop_is_driven(h.hop)
-    from (select hop, relaybox_internal.hop_has_work(hop) as has_work from relaybox_internal.hop_out offset 0) h
+    from relaybox_internal.hops_with_work() h
     """,
+    shorten=_pass_idle_hops,
 )
 
 WORK_OF_SUBSCRIPTIONS = _question(

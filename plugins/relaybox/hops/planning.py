@@ -171,36 +171,6 @@ def plan_batch(
     return planned
 
 
-def skip_pair_without_messages(source: StoreSession, hop_name: str) -> bool:
-    """Records that a hop without work has read everything up to now, as its driver does of a wide empty pair. Commits.
-
-    Args:
-        source: a connection to the source's primary, outside any transaction.
-        hop_name: of a hop that reads the outbox.
-
-    Returns:
-        False, and nothing is recorded: the hop has something to move.
-
-    Raises:
-        NotDurable: COMMIT returned with a warning; the hop stands where it was, or at a snapshot after which nothing was lost.
-        as lock_hop.sql.
-    """
-    source.reach("plan.begin")
-    source.set_local({"lock_timeout": "200ms"})
-    source.row(_Head, "select * from relaybox_internal.lock_hop(%s)", hop_name)
-    source.reach("plan.locked")
-    # its own statement, after the lock: in the locking statement the snapshot could be older than the last one
-    now = source.value("select pg_current_snapshot()::text as now")
-    # asked after `now`: it sees all that a reader of that snapshot would, and ends at the first row instead of counting all
-    has_work = source.value("select relaybox_internal.hop_has_work(%s)", hop_name)
-    if has_work:
-        source.rollback()
-        return False
-    source.call("relaybox_internal.skip_empty_pair", hop_name, now)
-    source.commit_durably("plan")
-    return True
-
-
 def _plan(
     source: StoreSession, hop: Hop, arrived: DestinationState, driver: AttemptOwner, counted: CountedRest | None
 ) -> Planned | None:

@@ -49,7 +49,7 @@ SEGMENTS_SECONDS = 10.0
 """How often a driver that stays makes outbox segments ahead, and seals those that are full. Retention drops nothing of the overflow,
 where messages go without them."""
 
-IDLE_HOPS_SECONDS = 60.0
+IDLE_HOPS_SECONDS = 10.0
 """How often a driver that stays moves the hops on that have nothing to move."""
 
 LOOKUP_SECONDS = 60.0
@@ -341,13 +341,13 @@ class _Run:
             self._prepare_source()
             self.segments_due_at = now + SEGMENTS_SECONDS
         if now >= self.idle_hops_due_at:
-            pass_idle_hops(self.source, self.hop)
+            pass_idle_hops(self.source, beside=self.hop.name)
             self.idle_hops_due_at = now + IDLE_HOPS_SECONDS
 
     def _leave_source(self) -> None:
         if self.writers_noted.is_waiting:
             self._seal_segments()
-        pass_idle_hops(self.source, self.hop)
+        pass_idle_hops(self.source, beside=self.hop.name)
 
     def _seal_segments(self) -> None:
         self.writers_noted = seal_segments(self.source, self.writers_noted)

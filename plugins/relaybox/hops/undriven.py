@@ -10,10 +10,8 @@ if TYPE_CHECKING:
 
 _QUERY = """
 select h.hop
-from (
-    select o.hop, relaybox_internal.hop_has_work(o.hop) as has_work from relaybox_internal.hop_out o where o.hop <> %s offset 0
-) h
-where h.has_work and not relaybox_internal.hop_is_driven(h.hop)
+from relaybox_internal.hops_with_work() h
+where h.has_work and h.hop <> %s and not relaybox_internal.hop_is_driven(h.hop)
 order by h.hop
 """
 

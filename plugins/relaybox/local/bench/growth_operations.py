@@ -41,7 +41,7 @@ _FETCH_AND_ACK = (
     "select relaybox.ack(%s, max(stream_position)), count(*) from relaybox.fetch(%s, max_count => %s, worker => 'bench growth')"
 )
 _ONE_HOP = f"select relaybox_internal.hop_has_work('{HOP}')"
-_ALL_HOPS = "select count(*) filter (where relaybox_internal.hop_has_work(hop)) from relaybox_internal.hop_out"
+_ALL_HOPS = "select count(*) filter (where has_work) from relaybox_internal.hops_with_work()"
 _PAGES = "select blks_hit + blks_read from pg_stat_database where datname = current_database()"
 _OTHERS = "select count(*) from pg_stat_activity where backend_type in ('client backend', 'parallel worker') and pid <> pg_backend_pid()"
 _TOP = """
