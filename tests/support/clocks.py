@@ -52,6 +52,18 @@ class Place:
     language: str = "C.UTF-8"
 
 
+@dataclass(frozen=True)
+class MovableClock:
+    """How far the clocks of some servers are ahead; it may change while they run."""
+
+    path: Path
+
+    def set(self, seconds: int) -> None:
+        """In place: the servers have the file in their memory."""
+        with self.path.open("r+b") as file:
+            file.write(seconds.to_bytes(8, sys.byteorder, signed=True))
+
+
 PLACES = (
     Place("while Airflow's daily DAGs are due", datetime(2026, 11, 23, 4, 10, tzinfo=UTC)),
     Place("shortly before midnight, the last day of a month", datetime(2027, 2, 28, 23, 59, 50, tzinfo=UTC), "Asia/Kolkata"),
@@ -73,6 +85,22 @@ def surroundings(place: Place, library: Path) -> dict[str, str]:
         # Bytecode names the time of its source. Beside the source it would be stale for every process without this shift.
         found["PYTHONPYCACHEPREFIX"] = str(library.with_name("bytecode"))
     return found
+
+
+@contextmanager
+def movable_clock() -> Iterator[MovableClock]:
+    """A clock for servers that are started in the block."""
+    with built_library() as library:
+        path = library.with_name("shift")
+        path.write_bytes(bytes(8))
+        path.chmod(0o644)
+        plain = clusters._server_environment  # noqa: SLF001
+        moved = {"LD_PRELOAD": str(library), "CLOCK_SHIFT_FILE": str(path)}
+        clusters._server_environment = lambda: {**plain(), **moved}  # noqa: SLF001
+        try:
+            yield MovableClock(path)
+        finally:
+            clusters._server_environment = plain  # noqa: SLF001
 
 
 def shift_servers(environment: Mapping[str, str]) -> None:

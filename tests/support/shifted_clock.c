@@ -1,4 +1,5 @@
 /* The date of a process, CLOCK_SHIFT_SECONDS from the machine's: a library for LD_PRELOAD, built by tests/support/clocks.py.
+ * What the file CLOCK_SHIFT_FILE has, 8 bytes with seconds, is added; it may change while the process runs.
  *
  * Everything that says what time it is gets the shift added; everything that is told a time loses it again. Clocks without a date
  * (CLOCK_MONOTONIC) stay. Nothing is locked: Debian's libfaketime 0.9.10 takes a lock for each timed wait and answers EAGAIN when
@@ -9,18 +10,31 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/timerfd.h>
 #include <time.h>
+#include <unistd.h>
 
-static time_t shift;
+static time_t fixed_shift;
+static const volatile int64_t *moving_shift;
 
 __attribute__((constructor)) static void read_shift(void) {
-    const char *text = getenv("CLOCK_SHIFT_SECONDS");
-    shift = text ? (time_t)atoll(text) : 0;
+    const char *text = getenv("CLOCK_SHIFT_SECONDS"), *path = getenv("CLOCK_SHIFT_FILE");
+    fixed_shift = text ? (time_t)atoll(text) : 0;
+    int file = path ? open(path, O_RDONLY) : -1;
+    if (path && file < 0) abort();
+    if (file < 0) return;
+    void *place = mmap(NULL, sizeof *moving_shift, PROT_READ, MAP_SHARED, file, 0);
+    close(file);
+    if (place == MAP_FAILED) abort();
+    moving_shift = place;
 }
+
+#define shift (fixed_shift + (moving_shift ? (time_t)*moving_shift : 0))
 
 /* Waits of condition variables exist in two versions: the old one must not get a new variable. */
 static void *real(const char *name) {

@@ -22,7 +22,7 @@ class Blocker:
         pid: of its backend; None: prepared (two-phase), it has no backend.
         who: its role, and its application or the id it was prepared under.
         state: as pg_stat_activity says: `idle in transaction`, `active` ...; or `prepared`.
-        began_at, age_seconds: of the transaction, by the store's clock.
+        began_at, age_seconds: of the transaction, by the store's clock; 0 s: it began in the future of a clock that was set back.
         prepared_as: of a prepared one, the id under which it is committed or rolled back.
         query: the newest statement's beginning; holds what applications put into it, so it is shown only to users who may act.
     """
@@ -118,10 +118,11 @@ _SENDERS = """
     select
         a.pid, concat_ws(' ', a.usename, nullif(a.application_name, '')) as who,
         coalesce(a.state, 'unknown') as state, a.xact_start as began_at,
-        extract(epoch from clock_timestamp() - a.xact_start)::double precision as age_seconds, left(a.query, %(characters)s) as query,
-        null as prepared_as
+        greatest(extract(epoch from clock_timestamp() - a.xact_start), 0)::double precision as age_seconds,
+        left(a.query, %(characters)s) as query, null as prepared_as
     from pg_stat_activity a
-    where a.datname = current_database() and a.xact_start <= clock_timestamp() - make_interval(secs => %(seconds)s)
+    where a.datname = current_database()
+        and a.xact_start not between clock_timestamp() - make_interval(secs => %(seconds)s) and clock_timestamp()
         and exists (
             select from pg_locks l
             where l.pid = a.pid and l.relation = 'relaybox.outbox'::regclass and l.mode = 'RowExclusiveLock' and l.granted
@@ -129,9 +130,10 @@ _SENDERS = """
         )
     union all
     select null, concat_ws(' ', p.owner, p.gid), 'prepared', p.prepared,
-        extract(epoch from clock_timestamp() - p.prepared)::double precision, 'prepare transaction', p.gid
+        greatest(extract(epoch from clock_timestamp() - p.prepared), 0)::double precision, 'prepare transaction', p.gid
     from pg_prepared_xacts p
-    where p.database = current_database() and p.prepared <= clock_timestamp() - make_interval(secs => %(seconds)s)
+    where p.database = current_database()
+        and p.prepared not between clock_timestamp() - make_interval(secs => %(seconds)s) and clock_timestamp()
         and exists (
             select from pg_locks x
             join pg_locks l on l.virtualtransaction = x.virtualtransaction and l.pid is null
@@ -147,7 +149,7 @@ _WAITS = """
         w.pid as waiting_pid, w.application_name as session, a.pid,
         concat_ws(' ', a.usename, nullif(a.application_name, '')) as who, coalesce(a.state, 'prepared') as state,
         coalesce(a.xact_start, w.query_start) as began_at,
-        extract(epoch from clock_timestamp() - coalesce(a.xact_start, w.query_start))::double precision as age_seconds,
+        greatest(extract(epoch from clock_timestamp() - coalesce(a.xact_start, w.query_start)), 0)::double precision as age_seconds,
         coalesce(left(a.query, %(characters)s), '') as query, null as prepared_as
     from (
         select s.*, unnest(pg_blocking_pids(s.pid)) as blocking_pid

@@ -89,15 +89,17 @@ def read_open_since(session: StoreSession, *, patience_seconds: float = PATIENCE
     """Since when a transaction is open that may still commit a reference. In the session's transaction.
 
     Ask before the references are read: what commits in between is found there, and what begins later is younger. The beginning of a
-    transaction of another login is hidden without pg_read_all_stats, and that of a prepared one is not known to the server: these are
-    waited for.
+    transaction of another login is hidden without pg_read_all_stats, that of a prepared one is not known to the server, and one in the
+    future of the server's clock is wrong, since the clock was set back: these are waited for.
 
     Raises:
         StoreBusy: one whose beginning is not known has not ended.
     """
     asked_at: datetime = session.value("select clock_timestamp()")
     found = session.rows(_Open, _OPEN)
-    hidden = {one.transaction: one for one in found if one.began_at is None}
+    ahead = {one.transaction: one for one in found if one.is_ahead}
+    hidden = {one.transaction: one for one in found if one.began_at is None and not one.is_ahead}
+    _wait_until_ended(session, ahead, _OPEN_STILL, patience_seconds, _AHEAD_STEP)
     _wait_until_ended(session, hidden, _OPEN_STILL, patience_seconds, _HIDDEN_STEP)
     # after the others: what was open above may be prepared now
     prepared = {one.transaction: one for one in session.rows(_Open, _PREPARED)}
@@ -109,17 +111,22 @@ def read_open_since(session: StoreSession, *, patience_seconds: float = PATIENCE
 
 
 class _Open(NamedTuple):
+    """Attributes: began_at: None: not known; is_ahead: since its beginning is in the future."""
+
     transaction: str
     began_at: datetime | None
     who: str
+    is_ahead: bool
 
 
 _OPEN = """
-select l.virtualxid as transaction, a.xact_start as began_at, format(
-        '%s (pid %s, login %s)', coalesce(nullif(a.application_name, ''), 'a session'), a.pid, a.usename
-    ) as who
+select l.virtualxid as transaction, case when not b.is_ahead then a.xact_start end as began_at, format(
+        '%s (pid %s, login %s%s)', coalesce(nullif(a.application_name, ''), 'a session'), a.pid, a.usename,
+        case when b.is_ahead then to_char(a.xact_start at time zone 'UTC', '", began at "YYYY-MM-DD HH24:MI:SS" UTC"') end
+    ) as who, b.is_ahead
 from pg_catalog.pg_locks l
 join pg_catalog.pg_stat_activity a on a.pid = l.pid
+cross join lateral (select coalesce(a.xact_start > clock_timestamp(), false) as is_ahead) b
 where l.locktype = 'virtualxid' and l.granted and a.datname = current_database() and a.pid <> pg_catalog.pg_backend_pid()
     and a.usesysid is not null and a.backend_type is distinct from 'parallel worker'
 """
@@ -134,7 +141,7 @@ _MESSAGE_TABLES = ("relaybox.outbox", "relaybox_internal.adopted_row", "relaybox
 
 _PREPARED = f"""
 select h.name as transaction, null::timestamptz as began_at,
-    format('%s (login %s, prepared at %s UTC)', h.name, h.login, h.since) as who
+    format('%s (login %s, prepared at %s UTC)', h.name, h.login, h.since) as who, false as is_ahead
 from ({LOCK_HOLDERS.replace("%%", "%")} and p.gid is not null
     and l.relation in ({", ".join(f"'{table}'::regclass" for table in _MESSAGE_TABLES)})) h
 """  # noqa: S608
@@ -148,6 +155,10 @@ where p.database = current_database() and n.name = any(%s)
 _HIDDEN_STEP = (
     "Since when they are open is hidden from this login, so it waits until they end. "
     "Grant it pg_read_all_stats (docs/logins.md), or end them."
+)
+_AHEAD_STEP = (
+    "They began in the future of the server's clock: it was ahead then, and was set back. How old they are is not known, so it waits until "
+    "they end. End them: select pg_terminate_backend(PID)"
 )
 _PREPARED_STEP = "The server does not tell when it began. Commit it or roll it back: relaybox doctor shows the statement."
 

@@ -113,8 +113,10 @@ OPEN_TRANSACTIONS = f"""{LOCK_HOLDERS}
     and (l.granted or l.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'))
     and l.relation::regclass::text ~ '^relaybox(_internal)?[.]'
     and l.relation::regclass::text !~ '^relaybox[.]migration' -- that is what inits hold
-    and coalesce(coalesce(p.prepared, a.xact_start) < clock_timestamp() - make_interval(secs => %(seconds)s), true)
+    and coalesce(
+        coalesce(p.prepared, a.xact_start) not between clock_timestamp() - make_interval(secs => %(seconds)s) and clock_timestamp(), true
+    )
 {LIKELIEST_FIRST}
 """
-"""Those that have used a table of Relaybox, or wait for a strong lock on one, and began `seconds` ago or earlier: who comes later waits
-behind them."""
+"""Those that have used a table of Relaybox, or wait for a strong lock on one, and began `seconds` ago or earlier, or in the future of
+a clock that was set back: who comes later waits behind them."""

@@ -24,7 +24,7 @@ select a.pid, coalesce(a.usename::text, '?') as login, coalesce(nullif(a.applica
     coalesce(a.state, '?') as state, extract(epoch from clock_timestamp() - a.xact_start)::float8 as seconds
 from pg_stat_activity a
 where a.datname = current_database() and a.pid <> pg_backend_pid() and a.backend_type is distinct from 'autovacuum worker'
-    and a.xact_start < clock_timestamp() - make_interval(secs => %s)
+    and a.xact_start not between clock_timestamp() - make_interval(secs => %s) and clock_timestamp()
 order by a.xact_start
 """
 
@@ -36,7 +36,7 @@ def check_open_transactions(examined: Examined) -> Iterator[Diagnosis]:
     for number, one in enumerate(found[:_SHOWN], start=1):
         younger = len(found) - number if number == _SHOWN else 0
         yield warning(
-            f"A transaction is open for {show_duration(one.seconds)}: process {one.pid}, login {one.login}, "
+            f"A transaction {_show_age(one.seconds, 'is open')}: process {one.pid}, login {one.login}, "
             f"application {one.application}, {one.state}. Messages that it sent are invisible, and vacuum waits for it."
             + (f" {younger} younger ones are open too." if younger else ""),
             f"Let the application commit or roll back. Or end its session: select pg_terminate_backend({one.pid});",
@@ -50,6 +50,13 @@ def check_open_transactions(examined: Examined) -> Iterator[Diagnosis]:
         )
 
 
+def _show_age(seconds: float, what: str) -> str:
+    """As `is open for 3 h`. A beginning in the future is wrong, and the age not known."""
+    if seconds >= 0:
+        return f"{what} for {show_duration(seconds)}"
+    return f"{what} for an unknown time: by the server's clock, which was set back, it begins in {show_duration(-seconds)}"
+
+
 class _Prepared(NamedTuple):
     gid: str
     owner: str
@@ -59,7 +66,7 @@ class _Prepared(NamedTuple):
 _PREPARED = """
 select quote_literal(p.gid) as gid, p.owner::text as owner, extract(epoch from clock_timestamp() - p.prepared)::float8 as seconds
 from pg_prepared_xacts p
-where p.database = current_database() and p.prepared < clock_timestamp() - make_interval(secs => %s)
+where p.database = current_database() and p.prepared not between clock_timestamp() - make_interval(secs => %s) and clock_timestamp()
 order by p.prepared
 """
 
@@ -69,7 +76,7 @@ def check_prepared_transactions(examined: Examined) -> Iterator[Diagnosis]:
     found = examined.session.rows(_Prepared, _PREPARED, examined.open_seconds)
     for one in found[:_SHOWN]:
         yield warning(
-            f"Transaction {one.gid} of {one.owner} is prepared for {show_duration(one.seconds)}, and not ended. It keeps its locks, "
+            f"Transaction {one.gid} of {one.owner} {_show_age(one.seconds, 'is prepared')}, and not ended. It keeps its locks, "
             "also through a restart.",
             f"As {one.owner}: commit prepared {one.gid}; or: rollback prepared {one.gid};",
         )
