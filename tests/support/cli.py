@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,19 +73,20 @@ def _command() -> Any:
     return typer.main.get_command(app)
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
-    """Starts a command as a process of its own, with this process's environment."""
+def start(*arguments: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """Starts a command as a process of its own, with this process's environment, and more of it."""
     return subprocess.Popen(
         [sys.executable, "-c", "from relaybox.cli import main; main()", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, **(environment or {})},
     )
 
 
-def run(*arguments: str) -> Run:
+def run(*arguments: str, environment: Mapping[str, str] | None = None) -> Run:
     """Runs a command as a process of its own to its end."""
-    process = start(*arguments)
+    process = start(*arguments, environment=environment)
     stdout, stderr = process.communicate(timeout=patience(120))
     return Run(arguments, process.returncode, stdout, stderr)
 

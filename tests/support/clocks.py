@@ -63,6 +63,13 @@ class MovableClock:
         with self.path.open("r+b") as file:
             file.write(seconds.to_bytes(8, sys.byteorder, signed=True))
 
+    def of_a_program(self, seconds: int) -> dict[str, str]:
+        """The environment of a program with a clock of its own."""
+        shift = float(os.environ.get("CLOCK_SHIFT_SECONDS", "0")) + seconds
+        bytecode = str(self.path.with_name("bytecode"))  # as surroundings()
+        library = str(self.path.with_name("shifted_clock.so"))
+        return {"LD_PRELOAD": library, "CLOCK_SHIFT_SECONDS": f"{shift:.0f}", "PYTHONPYCACHEPREFIX": bytecode}
+
 
 PLACES = (
     Place("while Airflow's daily DAGs are due", datetime(2026, 11, 23, 4, 10, tzinfo=UTC)),

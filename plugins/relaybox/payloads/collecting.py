@@ -114,7 +114,9 @@ def collect_place(
     failpoints.reach("payloads.listed", None)
     with stores_kept_still(stores) as sessions:
         gathered = ReferenceGatherer(place_id, listing)
-        references = _read_kept_still(place, payloads.files, sessions, gathered, tell=tell, patience_seconds=patience_seconds)
+        references, open_since = _read_kept_still(
+            place, payloads.files, sessions, gathered, tell=tell, patience_seconds=patience_seconds
+        )
         plan = _plan(place, listing, references)
         recorded: tuple[str, ...] = ()
         if not dry_run:
@@ -130,7 +132,8 @@ def collect_place(
         )
     if dry_run:
         return _summary(place, listing, references, plan)
-    done = replace(_summary(place, listing, references, _carry_out(payloads.files, plan, tell)), dry_run=False, recorded=recorded)
+    carried_out = _carry_out(payloads.files, plan, read_newest_clock(open_since), tell)
+    done = replace(_summary(place, listing, references, carried_out), dry_run=False, recorded=recorded)
     _emit(done)
     return done
 
@@ -170,8 +173,8 @@ def _read_kept_still(
     *,
     tell: Progress,
     patience_seconds: float,
-) -> PlaceReferences:
-    """The references of all stores while none drops anything."""
+) -> tuple[PlaceReferences, list[OpenSince]]:
+    """The references of all stores while none drops anything, and what each said before of its clock and its transactions."""
     identities = tuple(read_identity(session) for session in sessions.values())
     remembered = read_place_stores(files)
     require_all_asked(files, place.name, remembered, identities)
@@ -186,7 +189,7 @@ def _read_kept_still(
         session.reach("payloads.read")
     require_all_asked(files, place.name, read_place_stores(files), identities)  # another installation may have come meanwhile
     cutoff, held_by = find_cutoff(open_since, place.grace_seconds)
-    return gathered.result(cutoff, held_by, identities)
+    return gathered.result(cutoff, held_by, identities), open_since
 
 
 def find_cutoff(open_since: Iterable[OpenSince], grace_seconds: int) -> tuple[datetime, str | None]:
@@ -195,19 +198,26 @@ def find_cutoff(open_since: Iterable[OpenSince], grace_seconds: int) -> tuple[da
     A transaction begins at most `grace_seconds` after the write of the file. So one that is open since T refers to no file that is older
     than T less the grace. Of the clocks of the stores and of this machine the earliest counts.
     """
-    now = OpenSince(datetime.now(UTC), None)
-    oldest = min((now, *open_since), key=lambda one: one.at)
-    return oldest.at - timedelta(seconds=grace_seconds), oldest.who
+    ages: list[tuple[datetime, str | None]] = [(datetime.now(UTC), None), *((one.at, one.who) for one in open_since)]
+    at, held_by = min(ages, key=lambda one: one[0])
+    return at - timedelta(seconds=grace_seconds), held_by
 
 
-def _carry_out(files: PlaceFiles, plan: CollectionPlan, tell: Progress) -> CollectionPlan:
-    """What was done of it: what another collection did first is left out."""
+def read_newest_clock(open_since: Iterable[OpenSince]) -> datetime:
+    """Of the clocks of the stores and of this machine the newest one, now.
+
+    It names the folder of the trash: by a clock that is behind, a later collection would remove the files too early, and for good.
+    """
+    return max([datetime.now(UTC), *(one.store_now() for one in open_since)])
+
+
+def _carry_out(files: PlaceFiles, plan: CollectionPlan, began_at: datetime, tell: Progress) -> CollectionPlan:
+    """What was done of it from this time on: what another collection did first is left out."""
     put_back = []
     for one in plan.to_put_back:
         if files.move(one.name, one.ref):
             put_back.append(one)
             failpoints.reach("payloads.put_back", None)
-    began_at = datetime.now(UTC)
     trashed = []
     for number, file in enumerate(plan.to_trash, start=1):
         if files.move(file.ref, trash_name(file.ref, began_at)):

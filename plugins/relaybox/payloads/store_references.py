@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
@@ -54,10 +54,18 @@ class OpenSince:
     Attributes:
         at: when it began; without one: the time of the store when it was asked.
         who: it, for people; None: no transaction is open.
+        asked_at: the time of the store when it was asked.
+        asked_monotonic: that of time.monotonic().
     """
 
     at: datetime
     who: str | None
+    asked_at: datetime
+    asked_monotonic: float
+
+    def store_now(self) -> datetime:
+        """The time of the store now; too late by at most the time that the question took."""
+        return self.asked_at + timedelta(seconds=time.monotonic() - self.asked_monotonic)
 
 
 @contextmanager
@@ -95,6 +103,7 @@ def read_open_since(session: StoreSession, *, patience_seconds: float = PATIENCE
     Raises:
         StoreBusy: one whose beginning is not known has not ended.
     """
+    asked_monotonic = time.monotonic()
     asked_at: datetime = session.value("select clock_timestamp()")
     found = session.rows(_Open, _OPEN)
     ahead = {one.transaction: one for one in found if one.is_ahead}
@@ -106,8 +115,8 @@ def read_open_since(session: StoreSession, *, patience_seconds: float = PATIENCE
     _wait_until_ended(session, prepared, _PREPARED_STILL, patience_seconds, _PREPARED_STEP)
     oldest = min((one for one in found if one.began_at is not None), key=lambda one: one.began_at or asked_at, default=None)
     if oldest is None or oldest.began_at is None or oldest.began_at >= asked_at:
-        return OpenSince(asked_at, None)
-    return OpenSince(oldest.began_at, f"store {session.store}: {oldest.who}")
+        return OpenSince(asked_at, None, asked_at, asked_monotonic)
+    return OpenSince(oldest.began_at, f"store {session.store}: {oldest.who}", asked_at, asked_monotonic)
 
 
 class _Open(NamedTuple):

@@ -1,4 +1,4 @@
-"""The clock of a server was ahead and is set back while a transaction is open: nobody takes it for one that began just now."""
+"""The clock of a server, or of the machine that collects payloads, is wrong: no file goes too early, and no open transaction is missed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from relaybox.payloads import PayloadStore
 from relaybox.payloads.preparing import prepare_place
 from relaybox.stores.lock_holders import OPEN_TRANSACTIONS, lock_error
 from relaybox.stores.schema import store_session
-from tests.support.cli import invoke
+from tests.support.cli import invoke, run
 from tests.support.clocks import MovableClock, movable_clock
 from tests.support.kept_sessions import close_kept_sessions
 from tests.support.memory import fast_temporary_directory
@@ -75,6 +75,22 @@ def test_a_transaction_that_began_in_the_future_is_waited_for(moved: World, airl
         connection.commit()
     done = collect(moved, grace_seconds=HOUR)
     assert (done.referenced.count, done.missing_count, place.refs, place.trash) == (1, 0, refs(large), refs(orphan))
+
+
+@pytest.mark.parametrize("days_ahead", [0, 30], ids=["the stores are right", "one store is ahead"])
+def test_the_trash_of_a_machine_whose_clock_is_behind_keeps_files_for_long_enough(
+    moved: World, clock: MovableClock, days_ahead: int
+) -> None:
+    """Ten days behind, and the trash is for seven: the next collection, with the right clock, removes nothing."""
+    place = Directory(PayloadStore(place_of(moved).location))
+    orphan = place.write(days=30)
+    clock.set(days_ahead * 24 * HOUR)
+    behind = run("payloads", "collect", environment=clock.of_a_program(-10 * 24 * HOUR))
+    assert (behind.exit_code, place.refs, place.trash) == (0, set(), refs(orphan)), behind.stderr
+    clock.set(0)
+    done = collect(moved)
+    assert (done.removed.count, done.in_trash.count, place.trash) == (0, 1, refs(orphan))
+    assert collect(moved, trash_seconds=-(days_ahead * 24 + 1) * HOUR).removed.count == 1, "it is in no later folder than that"
 
 
 def test_whoever_lists_open_transactions_names_it(moved: World, airline: Cluster, clock: MovableClock) -> None:
