@@ -404,6 +404,39 @@ def test_g8_two_runs_at_once_detach_and_attach_each_segment_once(stopped: World,
     assert ("released" in {state for _, state in states(stopped)}, has_detach_work(hub)) == (True, False)
 
 
+@dataclass
+class Overtaken(Interrupted):
+    """Another run takes over before it writes, or copies back."""
+
+    def write(self, part: DetachPart) -> None:
+        self.meanwhile()
+        self.archive.write(part)
+
+    def digest(self, directory: str) -> RowsDigest:
+        return self.archive.digest(directory)
+
+    def copy_back(self, part: DetachPart) -> None:
+        self.meanwhile()
+        self.archive.copy_back(part)
+
+
+def test_g8_a_run_whose_table_another_one_drops_is_told_so(stopped: World, archive: SparkArchive) -> None:
+    """Spark finds no table then: what it says of that is no help to anyone."""
+    before = log_rows(stopped)
+    hub = stopped.routes.store("hub")
+    run = detach_segments(hub, Overtaken(archive, lambda: detach(stopped, archive)), recorded_by="first")
+    assert (run.segments, run.kept) == ((), {LOG: "another run that detaches it"})
+    stopped.query("hub", "update relaybox_internal.hop_in set detach_after_seconds = 3600")
+    with pytest.raises(errors.SliceSuperseded, match=r"another run attaches positions 30 to 39 of flights/1.*relaybox attach hub"):
+        list(attach_segments(hub, LOG, Overtaken(archive, lambda: attach(stopped, archive)), recorded_by="first"))
+    assert log_rows(stopped) == before
+    with pytest.raises(errors.FilesFailed):  # an error of the attempt itself stays what it is
+        stand_still(stopped)
+        detach(stopped, archive)
+        remove_files = Overtaken(archive, lambda: [archive.remove(one.directory) for one in list_detached(hub, LOG)])
+        list(attach_segments(hub, LOG, remove_files, recorded_by="first"))
+
+
 def test_g8_the_application_goes_on_where_a_killed_one_ended(
     stopped: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

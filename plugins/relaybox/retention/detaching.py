@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from relaybox.routes import Store
     from relaybox.stores.sessions import StoreSession
 
-SUPERSEDED = "Nothing was lost: another run is at it, or was. See: relaybox retention --dry-run"
+_ANOTHER_DETACHES = "another run that detaches it"
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,13 @@ def detach_segments(
         for log_id, hop in logs:
             while (line := _begin_detach(session, log_id, recorded_by)) is not None:
                 session.reach("detach.begun")
-                _write_checked(archive, session, store, hop, line)
+                try:
+                    _write_checked(archive, session, store, hop, line)
+                except errors.RelayboxError:
+                    if _is_current(session, log_id, line):
+                        raise
+                    kept[hop] = _ANOTHER_DETACHES  # and has dropped the table from under this one
+                    break
                 answer = _drop_detached(session, log_id, recorded_by, line, patience_seconds)
                 if answer.outcome != "detached":
                     kept[hop] = _reason(answer)
@@ -278,13 +284,15 @@ def attach_segments(
         done = 0
         while done != count and (line := _begin_attach(session, log_id, recorded_by)) is not None:
             session.reach("attach.begun")
-            archive.copy_back(DetachPart(store.service, line.staging, line.first, line.last, line.directory))
+            try:
+                archive.copy_back(DetachPart(store.service, line.staging, line.first, line.last, line.directory))
+            except errors.RelayboxError as error:
+                if _is_current(session, log_id, line):
+                    raise
+                raise _attach_superseded(store, hop, line) from error  # the other run has dropped the table from under this one
             session.reach("attach.copied")
             if session.call("relaybox_internal.finish_attach", log_id, line.first, line.attempt, recorded_by) != "attached":
-                raise errors.SliceSuperseded(
-                    f"store {store.name}: another run attaches positions {line.first} to {line.last} of {hop}.",
-                    next_step=SUPERSEDED,
-                )
+                raise _attach_superseded(store, hop, line)
             session.reach("attach.attached")
             emit("segment_attached", **_where(store, hop, line))
             if remove:
@@ -296,6 +304,14 @@ def attach_segments(
                 )
             done += 1
             yield _segment(hop, line, state="attached")
+
+
+def _attach_superseded(store: Store, hop: str, line: _Line) -> errors.SliceSuperseded:
+    return errors.SliceSuperseded(
+        f"store {store.name}: another run attaches positions {line.first} to {line.last} of {hop}, or has attached them. It goes on; "
+        "this one ends. Nothing was lost.",
+        next_step=f"Wait until it has ended. What is left: relaybox attach {store.name} {hop} --dry-run",
+    )
 
 
 @contextmanager
@@ -335,6 +351,17 @@ def _begin_attach(session: StoreSession, log_id: int, recorded_by: str) -> _Line
     return session.row_if_any(_Line, query, log_id, recorded_by)
 
 
+def _is_current(session: StoreSession, log_id: int, line: _Line) -> bool:
+    """Whether no other attempt has taken a segment over, or is done with it."""
+    return bool(
+        session.value(
+            "select exists (select from relaybox_internal.detached_segment"
+            " where log_id = %s and first = %s and attempt = %s and state = %s)",
+            *(log_id, line.first, line.attempt, line.state),
+        )
+    )
+
+
 def _write_checked(archive: SegmentArchive, session: StoreSession, store: Store, hop: str, line: _Line) -> None:
     part = DetachPart(store.service, line.segment, line.first, line.last, line.directory)
     archive.write(part)
@@ -369,7 +396,7 @@ def _drop_detached(session: StoreSession, log_id: int, recorded_by: str, line: _
 
 def _reason(answer: DropAnswer) -> str:
     """Why a segment was not detached."""
-    return str(answer.holder or ("another run that detaches it" if answer.outcome == "superseded" else "a session"))
+    return str(answer.holder or (_ANOTHER_DETACHES if answer.outcome == "superseded" else "a session"))
 
 
 def _remove_files(archive: SegmentArchive, session: StoreSession) -> Iterator[str]:
