@@ -235,7 +235,7 @@ ALLOWED = {
     "routes/sink_rules.py broken_url ValueError": "the rule that is broken is the answer",
     "cloudevents.py is_json (ValueError, RecursionError)": "a payload that is no JSON is sent as a text",
     "testing/clusters.py _remove_old suppress(FileNotFoundError)": "another run has removed it: nothing is left to do",
-    "sinks/http_answers.py read_retry_after (ValueError, OverflowError)": "a pause that can't be read is chosen here; the answer itself is the reason that is recorded",
+    "sinks/http_answers.py _read_date (ValueError, OverflowError)": "a pause that can't be read is chosen here; the answer itself is the reason that is recorded",
     "sinks/kafka.py KafkaSender._produce BufferError": "what the producer has sent makes room: it is given the message again",
     "sinks/signatures.py read_secret ValueError": "told as a secret that is no base64",
     "sinks/subscribing.py _subscribe errors.AlreadySubscribed": "another run was faster: the subscription is there",

@@ -651,6 +651,25 @@ def test_retry_after_is_seconds_or_a_date(value: str | None, seconds: float | No
     assert read_retry_after(value, datetime(2026, 7, 1, 12, tzinfo=UTC)) == seconds
 
 
+@pytest.mark.parametrize(
+    ("date", "seconds"),
+    [
+        ("Wed, 01 Jul 2026 09:59:00 GMT", 120.0),
+        ("Wed, 01 Jul 2026 09:59:00", 120.0),
+        ("soon", 60.0),
+        ("", 60.0),
+        ("Wed, 01 Jul 99999999999999999999 09:59:00 GMT", 60.0),
+        (None, 60.0),
+    ],
+)
+def test_a_date_to_wait_for_is_read_by_the_clock_of_the_endpoint(date: str | None, seconds: float) -> None:
+    """Its header Date says what that clock says. Without one that can be read, our clock counts."""
+    headers = {"retry-after": "Wed, 01 Jul 2026 10:01:00 GMT"} | ({} if date is None else {"date": date})
+    outcome = classify_answer(503, headers, b"", datetime(2026, 7, 1, 10, tzinfo=UTC))
+    assert outcome.failure is not None
+    assert outcome.failure.retry_after_seconds == seconds
+
+
 def test_the_library_follows_no_redirect_unless_told() -> None:
     """That what the sender relies on is still so."""
     assert httpx.AsyncClient().follow_redirects is False

@@ -427,7 +427,9 @@ def test_g8_a_run_whose_table_another_one_drops_is_told_so(stopped: World, archi
     run = detach_segments(hub, Overtaken(archive, lambda: detach(stopped, archive)), recorded_by="first")
     assert (run.segments, run.kept) == ((), {LOG: "another run that detaches it"})
     stopped.query("hub", "update relaybox_internal.hop_in set detach_after_seconds = 3600")
-    with pytest.raises(errors.SliceSuperseded, match=r"another run attaches positions 30 to 39 of flights/1.*relaybox attach hub"):
+    with pytest.raises(
+        errors.SliceSuperseded, match=r"another run attaches positions 30 to 39 of flights/1.*relaybox attach hub"
+    ):
         list(attach_segments(hub, LOG, Overtaken(archive, lambda: attach(stopped, archive)), recorded_by="first"))
     assert log_rows(stopped) == before
     with pytest.raises(errors.FilesFailed):  # an error of the attempt itself stays what it is

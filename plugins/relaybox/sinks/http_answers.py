@@ -22,7 +22,8 @@ def classify_answer(status: int, headers: Mapping[str, str], body: bytes, now: d
         status: of the answer.
         headers: of the answer, their names in small letters.
         body: the beginning of it, for the reason.
-        now: for a Retry-After that is a date.
+        now: for a Retry-After that is a date, of an answer without a header Date. By the endpoint's own clock the pause is right even
+            if one of the two clocks is wrong.
     """
     if 200 <= status < 300:
         return Outcome(1)
@@ -33,7 +34,8 @@ def classify_answer(status: int, headers: Mapping[str, str], body: bytes, now: d
         )
     elif 400 <= status < 500 and status not in _OF_THE_ENDPOINT:
         return Outcome(0, refused=reason)
-    return Outcome(0, failure=EndpointFailure(reason, read_retry_after(headers.get("retry-after"), now)))
+    answered_at = _read_date(headers.get("date")) or now
+    return Outcome(0, failure=EndpointFailure(reason, read_retry_after(headers.get("retry-after"), answered_at)))
 
 
 def read_retry_after(value: str | None, now: datetime) -> float | None:
@@ -43,12 +45,20 @@ def read_retry_after(value: str | None, now: datetime) -> float | None:
     if value.strip().isascii() and value.strip().isdigit():
         seconds = float(value) if len(value) < 10 else LONGEST_RETRY_AFTER_SECONDS
     else:
-        try:
-            at = parsedate_to_datetime(value)
-        except (ValueError, OverflowError):  # neither, or a year of twenty digits: the pause is ours to choose
+        at = _read_date(value)
+        if at is None:  # neither: the pause is ours to choose
             return None
-        seconds = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
+        seconds = (at - now).total_seconds()
     return min(max(0.0, seconds), LONGEST_RETRY_AFTER_SECONDS)
+
+
+def _read_date(value: str | None) -> datetime | None:
+    """The date of a header; None: there is none, or it can't be read."""
+    try:
+        at = parsedate_to_datetime(value or "")
+    except (ValueError, OverflowError):  # or a year of twenty digits
+        return None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def _excerpt(body: bytes) -> str:
