@@ -32,6 +32,7 @@ from relaybox.payloads.store_references import stores_kept_still
 from relaybox.payloads.trash import restore_files
 from relaybox.retention.segments import retain_store
 from relaybox.routes import load_routes
+from tests.support.backups import Backups
 from tests.support.cli import invoke, start
 from tests.support.killed_child import kill_at
 from tests.support.patience import patience
@@ -480,6 +481,49 @@ def test_a_store_that_is_too_new_for_relaybox_yaml_stops_the_collection(large: W
     assert place.refs == refs(needed)
     with pytest.raises(errors.CollectionRefused, match=r"analytics \(id "):
         collect(large, load_routes(older))
+
+
+def test_init_lets_a_place_remember_a_new_store(large: World, tmp_path: Path, backups: Backups) -> None:
+    """Else nobody knows it once the store at the other end of its hop is restored to a time before, as long as no collection asked it."""
+    before = yaml.safe_load(large.path.read_text())
+    before["payloads"][PLACE]["location"] = str(tmp_path / "new")
+    del before["stores"]["analytics"]
+    before["routes"]["flights"]["path"] = ["airline", "hub"]
+    older = large.path.with_name("older.yaml")
+    older.write_text(yaml.safe_dump(before))
+    place = Directory(PayloadStore(tmp_path / "new"))
+    unprepared = invoke("--config", str(older), "init", "airline")
+    assert (unprepared.exit_code, "warning: payloads pictures: it may not remember all stores" in unprepared.stderr) == (0, True)
+    prepare_place(load_routes(older).payload_place(PLACE), list(load_routes(older).stores.values()), recorded_by="test")
+    backup = backups.take("airline")
+    before["stores"]["analytics"] = {}
+    before["routes"]["later"] = {"topics": ["later"], "path": ["airline", "analytics"]}
+    large.path.write_text(yaml.safe_dump(before))
+    assert "analytics" not in invoke("init", "--dry-run").stderr
+    assert "payloads pictures: it remembers analytics now" in invoke("init").stderr
+    assert "remembers" not in invoke("init").stderr
+    needed = place.write()
+    with large.session("airline") as connection, connection.cursor() as cursor:
+        put(cursor, "later", "UA", needed.payload, headers=needed.headers)
+        connection.commit()
+    large.transfer(large.routes.routes["later"].hops[0])
+    backups.restore("airline", backup)
+    with pytest.raises(errors.CollectionRefused, match=r"relaybox.yaml does not have may need it: analytics \(id "):
+        collect(large, load_routes(older))
+    assert place.refs == refs(needed)
+
+
+def test_init_leaves_what_a_person_has_to_say_of_a_place(large: World, place: Directory) -> None:
+    """Of a place that remembers no store, of a forgotten one, and of one in another cluster."""
+    hub = next(path for path in (place.path / ".stores").iterdir() if json.loads(path.read_text())["store"] == "hub")
+    hub.write_text(json.dumps({**json.loads(hub.read_text()), "system_identifier": 7}))
+    forget_place_store(place_of(large), stores_of(large), "analytics", reason="dropped", recorded_by="test")
+    content = {path.name: path.read_text() for path in hub.parent.iterdir()}
+    assert invoke("init").stderr == ""
+    assert {path.name: path.read_text() for path in hub.parent.iterdir()} == content
+    for path in hub.parent.iterdir():
+        path.unlink()
+    assert (invoke("init").stderr, list(hub.parent.iterdir())) == ("", [])
 
 
 def test_a_store_that_was_forgotten_and_connected_again_is_forgotten_again(large: World, place: Directory) -> None:

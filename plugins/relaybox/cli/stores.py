@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +12,9 @@ from relaybox.cli.exits import ExitCode, Failures, Settings
 from relaybox.cli.options import AsJson, answer
 from relaybox.cli.printable import print_text
 from relaybox.cli.usage import CommandList
+
+if TYPE_CHECKING:
+    from relaybox.routes import Routes, Store
 
 commands = CommandList()
 
@@ -78,9 +82,33 @@ def init(
         show_initialised(outcome.stores, done=not dry_run)
         if failures.by_store and not outcome.stores:
             print_text("no store was changed")
+    if not dry_run:
+        initialised = {one.store for one in outcome.stores}
+        _remember_stores(settings, routes, [store for store in chosen if store.name in initialised])
     if dry_run and not failures.by_store and any(store.changed for store in outcome.stores):
         raise typer.Exit(ExitCode.DEFECT_FOUND)
     failures.end(debug=settings.debug)
+
+
+def _remember_stores(settings: Settings, routes: Routes, stores: Sequence[Store]) -> None:
+    """Places of large payloads that are reached from here remember new stores. Tells on stderr, also of a place that is not reached."""
+    if not routes.payloads:
+        return
+    from relaybox import errors
+    from relaybox.payloads.preparing import remember_new_stores
+
+    for place in routes.payloads.values():
+        try:
+            recorded = remember_new_stores(place, stores, recorded_by=settings.recorded_by)
+        except errors.RelayboxError as error:
+            print_text(
+                f"warning: payloads {place.name}: it may not remember all stores of relaybox.yaml. {Exception.__str__(error)} Run where "
+                f"it is reached: relaybox payloads prepare {place.name}",
+                stderr=True,
+            )
+        else:
+            if recorded:
+                print_text(f"payloads {place.name}: it remembers {', '.join(recorded)} now", stderr=True)
 
 
 def _refuse_combinations(stores: list[str] | None, *, as_sql: bool, owner: str | None, dry_run: bool, as_json: bool) -> None:

@@ -54,6 +54,28 @@ def prepare_place(place: PayloadPlace, stores: Sequence[Store], *, recorded_by: 
     return PlacePrepared(place.name, place.location, place_id, recorded, remembered)
 
 
+def remember_new_stores(place: PayloadPlace, stores: Sequence[Store], *, recorded_by: str) -> tuple[str, ...]:
+    """Lets a place remember stores that are new to it, and returns their names.
+
+    `init` does it: later a store may be restored to a time before it had the hop that leads to a new store, and then only the place
+    knows the new one. A place that remembers no store yet is left alone: that no other stores refer to it, a person has to say
+    (prepare_place).
+
+    Raises:
+        PayloadsUnavailable, ConfigurationError: the place can't be reached or written from here, or is not prepared.
+        CollectionRefused: what it remembers is damaged, or a service leads to another store.
+        StoreUnreachable, StoreUnusable, StoreNotInitialised: nothing was recorded.
+    """
+    payloads = PayloadStore(place.location)
+    payloads.read_place("recording stores")
+    remembered = read_place_stores(payloads.files)
+    if not any(one.must_be_asked for one in remembered):
+        return ()
+    known = {one.identity.store_id for one in remembered}  # in another cluster than before it may be a copy: prepare_place
+    new = [identity for identity in map(_identity, stores) if identity.store_id not in known]
+    return record_stores(payloads.files, remembered, new, recorded_by=recorded_by)
+
+
 def _refuse_lost_mark(payloads: PayloadStore) -> None:
     """Messages refer to files by the id of the mark: with a new one consumers would refuse all of them."""
     if payloads.has_mark("preparing it"):
