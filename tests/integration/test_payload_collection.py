@@ -430,7 +430,10 @@ def test_a_store_that_relaybox_yaml_lost_stops_the_collection(large: World, plac
     assert place.refs == refs(orphan)
     with pytest.raises(errors.CollectionRefused, match="no store with the name or id 'nobody'"):
         forget_place_store(place_of(large), stores_of(large), "nobody", reason="why", recorded_by="test")
-    forget_place_store(place_of(large), stores_of(large), "analytics", reason="dropped", recorded_by="test")
+    with pytest.raises(errors.CollectionRefused, match=r"relaybox.yaml still has store analytics: .* Nothing was changed"):
+        forget_place_store(place_of(large), stores_of(large), "analytics", reason="dropped", recorded_by="test")
+    older_stores = list(load_routes(older).stores.values())
+    forget_place_store(place_of(large), older_stores, "analytics", reason="dropped", recorded_by="test")
     assert collect(large, load_routes(older)).trashed.count == 1
     assert collect(large).recorded == ("analytics",), "it is asked again as soon as the file has it"
 
@@ -517,7 +520,8 @@ def test_init_leaves_what_a_person_has_to_say_of_a_place(large: World, place: Di
     """Of a place that remembers no store, of a forgotten one, and of one in another cluster."""
     hub = next(path for path in (place.path / ".stores").iterdir() if json.loads(path.read_text())["store"] == "hub")
     hub.write_text(json.dumps({**json.loads(hub.read_text()), "system_identifier": 7}))
-    forget_place_store(place_of(large), stores_of(large), "analytics", reason="dropped", recorded_by="test")
+    others = [store for store in stores_of(large) if store.name != "analytics"]
+    forget_place_store(place_of(large), others, "analytics", reason="dropped", recorded_by="test")
     content = {path.name: path.read_text() for path in hub.parent.iterdir()}
     assert invoke("init").stderr == ""
     assert {path.name: path.read_text() for path in hub.parent.iterdir()} == content

@@ -99,6 +99,17 @@ def _neighbours(store: Store) -> list[str]:
         return [one.neighbour for one in read_neighbours(session)]
 
 
+def _refuse_store_in_use(payloads: PayloadStore, stores: Sequence[Store], identity: StoreIdentity) -> None:
+    """A collection asks each store of relaybox.yaml, and would record it again. An earlier database of the same name may be forgotten."""
+    for store in stores:
+        if store.name == identity.store and _identity(store).store_id == identity.store_id:
+            raise CollectionRefused(
+                f"payloads in {payloads.files.where}: relaybox.yaml still has store {store.name}: the next collection would record it "
+                "again. Nothing was changed.",
+                next_step="Take it out of relaybox.yaml, with its routes, then run this again.",
+            )
+
+
 def forget_place_store(
     place: PayloadPlace, stores: Sequence[Store], name: str, *, reason: str, recorded_by: str
 ) -> StoreIdentity:
@@ -106,21 +117,24 @@ def forget_place_store(
 
     Args:
         place: of relaybox.yaml.
-        stores: all of relaybox.yaml. They are asked only if the place does not remember the store: a hop may connect it with them.
+        stores: all of relaybox.yaml. If the place does not remember the store, all are asked: a hop may connect it with them. Else
+            only one of the same name.
         name: of the store, or its id.
         reason: why.
         recorded_by: who does it.
 
     Raises:
-        CollectionRefused: the place remembers no such store, or several of this name.
+        CollectionRefused: relaybox.yaml still has the store; or the place remembers no such store, or several of this name.
         PayloadsUnavailable: the place can't be reached or written.
         StoreUnreachable, StoreUnusable, StoreNotInitialised: nothing was changed.
     """
     payloads = PayloadStore(place.location)
     payloads.read_place("forgetting a store")
     remembered = read_place_stores(payloads.files)
-    is_remembered = any(one.must_be_asked and one.is_named(name) for one in remembered)
-    neighbours = set() if is_remembered else {neighbour for store in stores for neighbour in _neighbours(store)}
+    found = [one.identity for one in remembered if one.must_be_asked and one.is_named(name)]
+    if len(found) == 1:
+        _refuse_store_in_use(payloads, stores, found[0])
+    neighbours = set() if found else {neighbour for store in stores for neighbour in _neighbours(store)}
     forgotten = forget_store(payloads.files, remembered, name, neighbours, reason=reason, recorded_by=recorded_by)
     emit("payloads_store_forgotten", place=place.name, store=forgotten.store, reason=reason)
     return forgotten
