@@ -129,6 +129,26 @@ def test_a_dead_letter_keeps_its_file(large: World, place: Directory) -> None:
     assert (collect(large).trashed.count, place.refs) == (0, refs(kept))
 
 
+def test_a_file_that_is_gone_for_good_is_named_until_its_message_is_dropped(large: World, place: Directory) -> None:
+    """Whoever gives the message up drops its dead letter: then retention drops it as any other."""
+    large.query("analytics", "select relaybox.subscribe('reader', 'flights', nack_limit => 1)")
+    gone = place.write()
+    send(large, gone)
+    (place.path / gone.reference.ref).unlink()
+    large.send_many(30)
+    large.transfer_all()
+    large.query("analytics", "select relaybox.nack('reader', 1, 'no file', min(token)) from relaybox.fetch('reader', 1)")
+    large.query("analytics", "select relaybox.ack('reader', max(stream_position), min(token)) from relaybox.fetch('reader', 100)")
+    drop_all(large)
+    (named,) = collect(large).missing
+    assert (named.store, named.ref) == ("analytics", gone.reference.ref)
+    assert invoke("payloads", "check").exit_code == 1
+    (letter,) = large.query("analytics", "select dead_letter_id from relaybox.dead_letters")[0]
+    assert invoke("dead-letters", "drop", "analytics", str(letter), "--reason", "its file is gone").exit_code == 0
+    drop_all(large)
+    assert (collect(large).missing, invoke("payloads", "check").exit_code) == ((), 0)
+
+
 @pytest.mark.parametrize(
     "insert",
     [
