@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+import yaml
 
 from relaybox import errors
 from relaybox.local.clusters import Cluster, write_service_file
@@ -14,13 +15,14 @@ from relaybox.monitoring.blockers import read_blockers
 from relaybox.outbox import put
 from relaybox.payloads import PayloadStore
 from relaybox.payloads.preparing import prepare_place
+from relaybox.routes import load_routes
 from relaybox.stores.lock_holders import OPEN_TRANSACTIONS, lock_error
 from relaybox.stores.schema import store_session
 from tests.support.cli import invoke, run
 from tests.support.clocks import MovableClock, movable_clock
 from tests.support.kept_sessions import close_kept_sessions
 from tests.support.memory import fast_temporary_directory
-from tests.support.payloads import Directory, add_place, collect, place_of, refs, stores_of
+from tests.support.payloads import PLACE, Directory, add_place, collect, place_of, refs, stores_of
 from tests.support.stores import make_cluster, start_cluster
 from tests.support.world import World, routes_file
 
@@ -91,6 +93,29 @@ def test_the_trash_of_a_machine_whose_clock_is_behind_keeps_files_for_long_enoug
     done = collect(moved)
     assert (done.removed.count, done.in_trash.count, place.trash) == (0, 1, refs(orphan))
     assert collect(moved, trash_seconds=-(days_ahead * 24 + 1) * HOUR).removed.count == 1, "it is in no later folder than that"
+
+
+def test_a_store_that_is_connected_after_prepare_is_missed_by_no_clock(moved: World, clock: MovableClock, tmp_path: Path) -> None:
+    """The machine that prepared the place was a day ahead, and so was another store: the hop looks older than the place."""
+    content = yaml.safe_load(moved.path.read_text())
+    content["payloads"][PLACE]["location"] = str(tmp_path / "new")
+    newer = {**content["routes"], "later": {"topics": ["later"], "path": ["analytics", "hub"]}}
+    del content["stores"]["analytics"]
+    content["routes"] = {"flights": {**content["routes"]["flights"], "path": ["airline", "hub"]}}
+    older = tmp_path / "older.yaml"
+    older.write_text(yaml.safe_dump(content))
+    clock.set(24 * HOUR)
+    ahead = clock.of_a_program(24 * HOUR)
+    prepared = run("--config", str(older), "payloads", "prepare", PLACE, environment=ahead)
+    assert prepared.exit_code == 0, prepared.stderr
+    clock.set(0)
+    place = Directory(PayloadStore(tmp_path / "new"))
+    moved.path.write_text(yaml.safe_dump({**content, "stores": {**content["stores"], "analytics": {}}, "routes": newer}))
+    moved.initialise()
+    orphan = place.write()
+    with pytest.raises(errors.CollectionRefused, match=r"not have store analytics, .* hop later/1 connects it with store hub"):
+        collect(moved, load_routes(older))
+    assert place.refs == refs(orphan)
 
 
 def test_whoever_lists_open_transactions_names_it(moved: World, airline: Cluster, clock: MovableClock) -> None:

@@ -121,7 +121,8 @@ def collect_place(
         recorded: tuple[str, ...] = ()
         if not dry_run:
             remembered = read_place_stores(payloads.files)
-            recorded = record_stores(payloads.files, remembered, references.stores, recorded_by=recorded_by)
+            at = min([datetime.now(UTC), *(one.asked_at for one in open_since)])
+            recorded = record_stores(payloads.files, remembered, references.stores, at=at, recorded_by=recorded_by)
             for session in sessions.values():
                 _record_collection(session, place, place_id, plan, recorded_by)
     failpoints.reach("payloads.decided", None)

@@ -87,6 +87,12 @@ def read_identity(session: StoreSession) -> StoreIdentity:
     return StoreIdentity(store, store_id, read_fingerprint(session).system_identifier)
 
 
+def read_clock(session: StoreSession) -> datetime:
+    """The time of the store, in the session's transaction."""
+    now: datetime = session.value("select clock_timestamp()")
+    return now
+
+
 class _Named(NamedTuple):
     store: str
     store_id: str
@@ -236,16 +242,24 @@ def is_other_cluster(before: StoreIdentity, now: StoreIdentity) -> bool:
 
 
 def record_stores(
-    files: PlaceFiles, remembered: Iterable[PlaceStore], asked: Iterable[StoreIdentity], *, recorded_by: str
+    files: PlaceFiles, remembered: Iterable[PlaceStore], asked: Iterable[StoreIdentity], *, at: datetime, recorded_by: str
 ) -> tuple[str, ...]:
-    """Lets the place remember stores; again: no change. Returns the names of those that were new, forgotten or in other clusters."""
+    """Lets the place remember stores; again: no change. Returns the names of those that were new, forgotten or in other clusters.
+
+    Args:
+        files: of the place.
+        remembered: by the place.
+        asked: the stores.
+        at: the earliest of the clocks of this machine and the stores: by one that is ahead a hop of later would look older than the record.
+        recorded_by: who does it.
+    """
     known = {one.identity.store_id: one for one in remembered}
     recorded = []
     for identity in asked:
         before = known.get(identity.store_id)
         if before is not None and before.must_be_asked and before.identity == identity:
             continue
-        _write(files, PlaceStore(identity, datetime.now(UTC), recorded_by))
+        _write(files, PlaceStore(identity, at, recorded_by))
         recorded.append(identity.store)
     return tuple(sorted(recorded))
 

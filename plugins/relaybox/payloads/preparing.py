@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from relaybox.errors import CollectionRefused
 from relaybox.log_events import emit
-from relaybox.payloads.place_stores import forget_store, read_identity, read_neighbours, read_place_stores, record_stores
+from relaybox.payloads.place_stores import (
+    forget_store,
+    read_clock,
+    read_identity,
+    read_neighbours,
+    read_place_stores,
+    record_stores,
+)
 from relaybox.payloads.references import HEADER, written_at
 from relaybox.payloads.store import MARK, PayloadStore
 from relaybox.stores.schema import store_session
@@ -44,11 +52,11 @@ def prepare_place(place: PayloadPlace, stores: Sequence[Store], *, recorded_by: 
         CollectionRefused: there are files of payloads, and the mark is lost; or a service leads to another store.
         StoreUnreachable, StoreUnusable, StoreNotInitialised: nothing was recorded.
     """
-    identities = [_identity(store) for store in stores]
+    identities, earliest = _ask(stores)
     payloads = PayloadStore(place.location)
     _refuse_lost_mark(payloads)
     place_id = payloads.prepare()
-    recorded = record_stores(payloads.files, read_place_stores(payloads.files), identities, recorded_by=recorded_by)
+    recorded = record_stores(payloads.files, read_place_stores(payloads.files), identities, at=earliest, recorded_by=recorded_by)
     remembered = tuple(one.identity.store for one in read_place_stores(payloads.files) if one.must_be_asked)
     emit("payloads_prepared", place=place.name, recorded=", ".join(recorded) or "none")
     return PlacePrepared(place.name, place.location, place_id, recorded, remembered)
@@ -72,8 +80,9 @@ def remember_new_stores(place: PayloadPlace, stores: Sequence[Store], *, recorde
     if not any(one.must_be_asked for one in remembered):
         return ()
     known = {one.identity.store_id for one in remembered}  # in another cluster than before it may be a copy: prepare_place
-    new = [identity for identity in map(_identity, stores) if identity.store_id not in known]
-    return record_stores(payloads.files, remembered, new, recorded_by=recorded_by)
+    identities, earliest = _ask(stores)
+    new = [identity for identity in identities if identity.store_id not in known]
+    return record_stores(payloads.files, remembered, new, at=earliest, recorded_by=recorded_by)
 
 
 def _refuse_lost_mark(payloads: PayloadStore) -> None:
@@ -89,9 +98,14 @@ def _refuse_lost_mark(payloads: PayloadStore) -> None:
         )
 
 
-def _identity(store: Store) -> StoreIdentity:
-    with store_session(store, "asking which database it is", application_name="relaybox payloads") as session:
-        return read_identity(session)
+def _ask(stores: Sequence[Store]) -> tuple[list[StoreIdentity], datetime]:
+    """Which databases they are; and the earliest of their clocks and that of this machine."""
+    identities, clocks = [], [datetime.now(UTC)]
+    for store in stores:
+        with store_session(store, "asking which database it is", application_name="relaybox payloads") as session:
+            identities.append(read_identity(session))
+            clocks.append(read_clock(session))
+    return identities, min(clocks)
 
 
 def _neighbours(store: Store) -> list[str]:
@@ -102,7 +116,7 @@ def _neighbours(store: Store) -> list[str]:
 def _refuse_store_in_use(payloads: PayloadStore, stores: Sequence[Store], identity: StoreIdentity) -> None:
     """A collection asks each store of relaybox.yaml, and would record it again. An earlier database of the same name may be forgotten."""
     for store in stores:
-        if store.name == identity.store and _identity(store).store_id == identity.store_id:
+        if store.name == identity.store and _ask([store])[0][0].store_id == identity.store_id:
             raise CollectionRefused(
                 f"payloads in {payloads.files.where}: relaybox.yaml still has store {store.name}: the next collection would record it "
                 "again. Nothing was changed.",
