@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,11 @@ import pytest
 from relaybox.monitoring.hop_history import read_flow
 from relaybox.monitoring.message_search import find_messages
 from relaybox.monitoring.overview import read_overview
+from relaybox.payloads import PayloadStore
+from relaybox.payloads.place_stores import StoreIdentity, record_stores
 from relaybox.subscriptions.subscriptions import count_replay, list_dead_letters, list_subscriptions
 from tests.support.cli import invoke
+from tests.support.payloads import PLACE, add_place, place_of
 from tests.support.services import break_service, read_service
 from tests.support.world import STORES, World, routes_file
 
@@ -115,6 +118,15 @@ PAYLOADS = (
 )
 
 
+def _let_a_place_remember(world: World, store: str) -> None:
+    """As prepare_place(), for which a viewer's login is too weak."""
+    add_place(world, world.path.with_name("payloads"))
+    files = PayloadStore(place_of(world).location)
+    files.prepare()
+    identity = StoreIdentity(store, world.value(store, "select store_id::text from relaybox_internal.store"), 0)
+    record_stores(files.files, [], [identity], at=datetime.now(UTC), recorded_by="test")
+
+
 def test_a_viewer_sees_how_everything_is_and_no_payload(read_by_page: World, databases: Mapping[str, Mapping[str, Any]]) -> None:
     """The page's looks, the triggerer's poll and the commands that show no message; a dead letter without its message."""
     world, routes = read_by_page, read_by_page.routes
@@ -142,6 +154,9 @@ def test_a_viewer_sees_how_everything_is_and_no_payload(read_by_page: World, dat
     ):  # fmt: skip
         run = invoke(*command.split())
         assert run.exit_code == 0, (command, run.stderr)
+    _let_a_place_remember(world, "analytics")
+    run = invoke("payloads", "forget", PLACE, "analytics", "--reason", "why")
+    assert "relaybox.yaml still has store analytics" in run.stderr
     assert hops_that_the_triggerer_sees(world) == {"flights/1", "flights/2"}
     for refused in (*WRITES, *PAYLOADS):
         with pytest.raises((psycopg2.errors.InsufficientPrivilege, psycopg2.errors.UndefinedFunction)):

@@ -78,13 +78,18 @@ def read_identity(session: StoreSession) -> StoreIdentity:
     Raises:
         CollectionRefused: it is not the store that relaybox.yaml says.
     """
+    return StoreIdentity(session.store, read_store_id(session), read_fingerprint(session).system_identifier)
+
+
+def read_store_id(session: StoreSession) -> str:
+    """The id of the database to which the session leads, in its transaction: all that a viewer may ask of it. As read_identity()."""
     store, store_id = session.row(_Named, "select s.store, s.store_id::text as store_id from relaybox_internal.store s")
     if store != session.store:
         raise errors.CollectionRefused(
             f"store {session.store}: its service leads to the database of store {store}. Nothing was removed.",
             next_step="Correct the service file, or the name in relaybox.yaml.",
         )
-    return StoreIdentity(store, store_id, read_fingerprint(session).system_identifier)
+    return store_id
 
 
 def read_clock(session: StoreSession) -> datetime:

@@ -15,6 +15,7 @@ from relaybox.payloads.place_stores import (
     read_identity,
     read_neighbours,
     read_place_stores,
+    read_store_id,
     record_stores,
 )
 from relaybox.payloads.references import HEADER, written_at
@@ -108,6 +109,11 @@ def _ask(stores: Sequence[Store]) -> tuple[list[StoreIdentity], datetime]:
     return identities, min(clocks)
 
 
+def _store_id(store: Store) -> str:
+    with store_session(store, "asking which database it is", application_name="relaybox payloads") as session:
+        return read_store_id(session)
+
+
 def _neighbours(store: Store) -> list[str]:
     with store_session(store, "asking which stores its hops connect", application_name="relaybox payloads") as session:
         return [one.neighbour for one in read_neighbours(session)]
@@ -116,7 +122,7 @@ def _neighbours(store: Store) -> list[str]:
 def _refuse_store_in_use(payloads: PayloadStore, stores: Sequence[Store], identity: StoreIdentity) -> None:
     """A collection asks each store of relaybox.yaml, and would record it again. An earlier database of the same name may be forgotten."""
     for store in stores:
-        if store.name == identity.store and _ask([store])[0][0].store_id == identity.store_id:
+        if store.name == identity.store and _store_id(store) == identity.store_id:
             raise CollectionRefused(
                 f"payloads in {payloads.files.where}: relaybox.yaml still has store {store.name}: the next collection would record it "
                 "again. Nothing was changed.",
