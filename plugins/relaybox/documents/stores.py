@@ -32,6 +32,9 @@ class InitialisedStore(Document):
     durability_changed: bool
     orphaned_hops: list[str]
     """Hops that leave the store and that relaybox.yaml no longer contains, unless they are retired."""
+    renamed_sinks: list[str]
+    """New sinks that read the stream of one that relaybox.yaml no longer contains: where each will begin, and how to begin where the
+    other one stands."""
     public_rights: list[str]
     """What every login may do in the database without a grant."""
     public_rights_revoked: list[str]

@@ -26,6 +26,7 @@ from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init, refuse_older_
 from relaybox.stores.lock_holders import naming_lock_holders
 from relaybox.stores.namespaces import IS_STORE, refuse_foreign_schemas
 from relaybox.stores.orphaned_hops import list_orphaned_hops
+from relaybox.stores.orphaned_sinks import describe_renamed
 from relaybox.stores.renewal import list_files, read_files, renew_functions
 from relaybox.stores.repairs import find_defects, name_altered_views
 from relaybox.stores.revoked_rights import describe_revoked, list_granted_rights
@@ -64,6 +65,7 @@ class StoreInitialised:
     durability: str  # server | provider
     durability_changed: bool
     orphaned_hops: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
+    renamed_sinks: tuple[str, ...]  # new sinks that may be one that is no longer in the file: where each begins, and what to do
     public_rights: tuple[str, ...]  # what every login may do in the database without a grant: CONNECT, TEMPORARY
     public_rights_revoked: tuple[str, ...]  # which of these this init took from PUBLIC
     repaired: tuple[str, ...]  # what was not as an earlier init had made it: objects or tables changed, rights revoked
@@ -358,6 +360,7 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
         store.durability,
         applied.durability_changed,
         orphaned_hops,
+        tuple(describe_renamed(session, store, routes)),
         public,
         revoked,
         applied.repaired,

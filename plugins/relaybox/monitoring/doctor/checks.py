@@ -30,6 +30,7 @@ from relaybox.monitoring.doctor.replication import check_slots, check_standbys
 from relaybox.monitoring.doctor.schema_checks import check_schema_checks
 from relaybox.monitoring.doctor.schemas import check_hops, check_name, check_owner, check_schema
 from relaybox.monitoring.doctor.servers import check_encoding, check_primary, check_version
+from relaybox.monitoring.doctor.sinks import check_sinks
 from relaybox.monitoring.doctor.statement_logs import check_statement_logs
 from relaybox.monitoring.doctor.switches import check_switches
 from relaybox.monitoring.doctor.transactions import check_open_transactions, check_prepared_transactions
@@ -73,6 +74,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
     "store_name": check_name,
     "switches": check_switches,
     "hops": check_hops,
+    "sinks": check_sinks,
     "endpoints": check_endpoints,
     "adopted_tables": check_adopted_tables,
     "payloads": check_payloads,

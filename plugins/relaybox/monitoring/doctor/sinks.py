@@ -1,0 +1,30 @@
+"""Subscriptions of webhooks and of Kafka: whether relaybox.yaml has the sinks that acknowledge them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relaybox.monitoring.doctor.check import Diagnosis, Examined, hidden, ok, warning
+from relaybox.monitoring.doctor.record import may_read
+from relaybox.stores.orphaned_sinks import list_orphaned_sinks
+
+
+def check_sinks(examined: Examined) -> Iterator[Diagnosis]:
+    """Each subscription with the name of a sink is of a sink in relaybox.yaml: what nobody acknowledges is kept from retention."""
+    if not examined.server.has_schema:
+        return
+    if not may_read(examined.session, "subscription") or not may_read(examined.session, "dead_letter"):
+        yield hidden(examined, "relaybox_internal.subscription")
+        return
+    store = examined.store.name
+    found = list_orphaned_sinks(examined.session, examined.store, examined.routes)
+    for one in found:
+        yield warning(
+            f"Subscription {one.subscription} is of no sink of relaybox.yaml, which has no {one.section}.{one.name} in store {store}. "
+            f"It is {one.waiting}, and the store keeps the messages that it has not acknowledged.",
+            f"To keep it, write {one.section}.{one.name} into relaybox.yaml. If the sink has another name now, write start: "
+            f'"{one.next_stream_position}" for the new name before its first run. To end it when nothing delivers it any more, in '
+            f"store {store}: {one.end('REASON')};",
+        )
+    if not found:
+        yield ok("Each subscription of a webhook or of Kafka is of a sink in relaybox.yaml.")

@@ -1,0 +1,102 @@
+"""Subscriptions of sinks that relaybox.yaml no longer contains: the sink was taken out of the file, or has another name now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from relaybox.amounts import amount
+
+if TYPE_CHECKING:
+    from relaybox.routes import Routes, Sink, Store
+    from relaybox.stores.sessions import StoreSession
+
+
+@dataclass(frozen=True)
+class OrphanedSink:
+    """An open subscription with the name of a sink that the file does not have in this store.
+
+    Attributes:
+        topic: None: all of the stream.
+        waiting_count: stream positions that are not acknowledged, of all topics of the stream.
+        next_stream_position: from which on a sink that takes its place misses nothing: behind what all lanes acknowledged, or the first of
+            the messages that were passed until they are due, which end with their subscription.
+    """
+
+    store: str
+    subscription: str
+    stream: str
+    topic: str | None
+    waiting_count: int
+    next_stream_position: int
+
+    @property
+    def kind(self) -> str:
+        """webhook or kafka, as Sink.kind."""
+        return self.subscription.partition(".")[0]
+
+    @property
+    def name(self) -> str:
+        """Of the sink, when the file had it."""
+        return self.subscription.partition(".")[2]
+
+    @property
+    def section(self) -> str:
+        """Of relaybox.yaml, that had the sink."""
+        return {"webhook": "webhooks"}.get(self.kind, self.kind)
+
+    @property
+    def waiting(self) -> str:
+        return f"{amount(self.waiting_count, 'stream position')} of {self.stream} behind"
+
+    def end(self, reason: str) -> str:
+        """The statement that ends the subscription."""
+        return f"select relaybox.unsubscribe('{self.subscription}', '{reason}')"
+
+    def may_become(self, sink: Sink) -> bool:
+        """Whether a sink may be this one by another name: the store does not know where either delivers."""
+        return (sink.kind, sink.store.name, sink.stream, sink.topic) == (self.kind, self.store, self.stream, self.topic)
+
+
+_ORPHANED_SINKS = """
+select s.subscription, s.stream, s.topic, s.stream_positions_behind as waiting_count,
+    least(s.done_stream_position + 1, (
+        select min(d.stream_position) from relaybox_internal.dead_letter d
+        join relaybox_internal.subscription n on n.subscription_id = d.subscription_id
+        where n.subscription = s.subscription and n.ended_at is null and d.reason = 'delayed' and d.state in ('delayed', 'redriving')
+    )) as next_stream_position
+from relaybox.subscriptions s
+where s.replay_of is null and s.subscription ~ '^(webhook|kafka)[.]' and s.subscription <> all(%s)
+order by s.subscription
+"""
+
+
+def list_orphaned_sinks(session: StoreSession, store: Store, routes: Routes) -> list[OrphanedSink]:
+    """The subscriptions of a store with the names of sinks that the file does not have there, by name.
+
+    Reads no message. Runs in the session's transaction.
+    """
+    names = [sink.subscription for sink in routes.sinks if sink.store == store]
+    return session.rows(OrphanedSink, _ORPHANED_SINKS, names, store=store.name)
+
+
+def describe_renamed(session: StoreSession, store: Store, routes: Routes) -> list[str]:
+    """For each sink that never ran and may be an orphaned one by another name: where it will begin, and how it begins there instead.
+
+    Says nothing of a sink that begins where the other one stands. Runs in the session's transaction.
+    """
+    orphaned = list_orphaned_sinks(session, store, routes)
+    if not orphaned:
+        return []
+    known = set(session.values("select subscription from relaybox.subscriptions"))
+    return [
+        f"{sink.kind} {sink.name} is new, and its first run will begin at {sink.start} of stream {sink.stream}. {other.subscription} "
+        f"reads the same stream, {other.waiting}, and relaybox.yaml has no {other.section}.{other.name} in store {store.name}. "
+        f'If {sink.name} takes its place: end the processes of {other.name}, write start: "{other.next_stream_position}" into '
+        f"{other.section}.{sink.name}, run it, then run in the store: {other.end(f'now {sink.name}')}. "
+        f"Or call it {other.name} again"
+        for sink in routes.sinks
+        if sink.store == store and sink.subscription not in known
+        for other in orphaned
+        if other.may_become(sink) and sink.start != str(other.next_stream_position)
+    ]

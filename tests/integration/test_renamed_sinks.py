@@ -1,0 +1,164 @@
+"""A sink that has another name in relaybox.yaml: its old subscription is named, and the new one begins where that stands, as is said."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import pytest
+import yaml
+
+from relaybox.consumer.services import open_engine
+from relaybox.routes import KafkaSink
+from relaybox.sinks.subscribing import subscribe_sink
+from relaybox.stores.init_plans import find_unapproved, list_changes
+from relaybox.stores.initialisation import plan_stores
+from tests.support.cli import invoke
+from tests.support.endpoint import endpoint
+from tests.support.kafka_cluster import kafka_cluster
+from tests.support.sinks import SECRET, WHERE, deliver_waiting, kafka, webhook
+from tests.support.streams import STORE, deliver
+from tests.support.world import World
+
+CONTINUES = re.compile(r'start: "(\d+)"')
+ENDS = re.compile(r"select relaybox\.unsubscribe\('[a-z0-9.]+', '?[a-zA-Z ]+'?\)")
+
+
+def rename(world: World, section: str, old: str, new: str, **changes: object) -> None:
+    document = yaml.safe_load(world.path.read_text())
+    document[section][new] = {**document[section].pop(old), **changes}
+    world.path.write_text(yaml.safe_dump(document))
+
+
+def said_by_init(store: str = STORE) -> list[str]:
+    (done,) = json.loads(invoke("init", store, "--json").stdout)["stores"]
+    return list(done["renamed_sinks"])
+
+
+def said_by_doctor(store: str = STORE) -> list[tuple[str, str, str]]:
+    (report,) = json.loads(invoke("doctor", store, "--json").stdout)["stores"]
+    return [(one["severity"], one["what"], one["next_step"]) for one in report["results"] if one["check"] == "sinks"]
+
+
+def follow(world: World, section: str, name: str, said: str, run: Callable[[], int]) -> int:
+    """Does what `said` says; returns how many messages the run delivered."""
+    document = yaml.safe_load(world.path.read_text())
+    document[section][name]["start"] = CONTINUES.findall(said)[0]
+    world.path.write_text(yaml.safe_dump(document))
+    delivered = run()
+    (statement,) = ENDS.findall(said)
+    world.query(STORE, statement)
+    return delivered
+
+
+def test_a_renamed_sink_of_kafka_goes_on_where_the_old_one_stands(world: World) -> None:
+    """Init says where it would begin and how to go on; doctor names the old subscription until it is ended. No message comes twice."""
+    with kafka_cluster() as brokers:
+        brokers.create("flights", 1)
+        deliver(world, 5)
+        assert deliver_waiting(kafka(world, brokers.servers)).delivered_count == 5
+        deliver(world, 2)
+        assert said_by_init() == []
+        assert [severity for severity, _, _ in said_by_doctor()] == ["ok"]
+        rename(world, "kafka", "warehouse", "lake")
+        (said,) = said_by_init()
+        assert "kafka lake is new, and its first run will begin at earliest of stream flights" in said
+        assert "kafka.warehouse reads the same stream, 2 stream positions of flights behind" in said
+        assert "no kafka.warehouse in store hub" in said
+        assert f"{STORE}: kafka lake is new" in " ".join(invoke("init", STORE).stdout.split())
+        ((severity, what, next_step),) = said_by_doctor()
+        assert (severity, invoke("doctor", STORE).exit_code) == ("warning", 3)
+        assert "Subscription kafka.warehouse is of no sink of relaybox.yaml, which has no kafka.warehouse in store hub" in what
+        assert "It is 2 stream positions of flights behind" in what
+        assert CONTINUES.findall(next_step) == CONTINUES.findall(said) == ["6"]
+        assert "select relaybox.unsubscribe('kafka.warehouse', 'REASON');" in next_step
+
+        def run() -> int:
+            assert said_by_init() == [], "it begins where the other one stands"
+            return deliver_waiting(world.routes.kafka_sink("lake")).delivered_count
+
+        assert follow(world, "kafka", "lake", said, run) == 2
+        records = brokers.read("flights", 7)
+    positions = [dict(record.headers() or [])["relaybox-stream-position"] for record in records]
+    assert positions == [str(position).encode() for position in range(1, 8)]
+    assert [severity for severity, _, _ in said_by_doctor()] == ["ok"]
+    assert said_by_init() == []
+
+
+def test_a_renamed_webhook_goes_on_at_the_first_message_that_was_passed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages that wait until they are due end with the subscription that passed them: the new one has to begin before them."""
+    monkeypatch.setenv(WHERE, SECRET)
+    for payload, headers in (("early", None), ("late", '{"relaybox-deliver-after": 99999999999}'), ("next", None)):
+        world.query(
+            "airline",
+            "insert into relaybox.outbox (topic, sender, payload, headers) values ('flights', 'UA', %s, %s)",
+            payload,
+            headers,
+        )
+    world.transfer()
+    with endpoint() as here:
+        assert deliver_waiting(webhook(world, here.url, delayed="pass")).delivered_count == 2
+        rename(world, "webhooks", "billing", "invoices", delayed="ignore")
+        (said,) = said_by_init()
+        assert CONTINUES.findall(said) == ["2"], "3 is acknowledged, 2 was passed"
+        run = lambda: deliver_waiting(world.routes.webhook("invoices")).delivered_count  # noqa: E731
+        assert follow(world, "webhooks", "invoices", said, run) == 2
+        assert [json.loads(request.body)["data"] for request in here.requests][-2:] == ["late", "next"]
+    assert [severity for severity, _, _ in said_by_doctor()] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_told"),
+    [({}, True), ({"topic": "flights"}, False), ({"start": "6"}, False), ({"start": "latest"}, True), ({"start": "5"}, True)],
+)
+def test_init_tells_of_a_sink_that_reads_the_same_and_begins_elsewhere(
+    world: World, changes: dict[str, str], is_told: bool
+) -> None:
+    """Another topic is another sink. A subscription of an application is none of a sink, whatever it reads."""
+    deliver(world, 5)
+    world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
+    sink = kafka(world, "localhost:9092", start="latest")
+    subscribe(sink)
+    rename(world, "kafka", "warehouse", "lake", **changes)
+    assert len(said_by_init()) == int(is_told)
+    assert len(said_by_doctor()) == 1
+    assert "kafka.warehouse" in said_by_doctor()[0][1]
+
+
+def test_a_sink_that_moved_to_another_store_leaves_its_subscription(world: World) -> None:
+    """The name is in the file, but not of this store. Its replay is a part of it, and not named beside it."""
+    deliver(world, 5)
+    subscribe(kafka(world, "localhost:9092", start="latest"))
+    world.query(STORE, "select relaybox.replay('kafka.warehouse', '1', 'why', '2', true)")
+    rename(world, "kafka", "warehouse", "warehouse", store="analytics")
+    ((severity, what, _),) = said_by_doctor()
+    assert (severity, "Subscription kafka.warehouse is of no sink" in what) == ("warning", True)
+    assert said_by_init() == []
+    assert [severity for severity, _, _ in said_by_doctor("analytics")] == ["ok"]
+
+
+def test_what_init_says_of_a_renamed_sink_needs_no_approval(world: World) -> None:
+    """Its numbers grow with each message, so a plan that was approved would never be the plan that is done."""
+    deliver(world, 5)
+    subscribe(kafka(world, "localhost:9092", start="latest"))
+    rename(world, "kafka", "warehouse", "lake")
+    document = yaml.safe_load(world.path.read_text())
+    document["stores"][STORE] = {"require_approval": True}
+    world.path.write_text(yaml.safe_dump(document))
+    (shown,) = plan_stores([world.routes.store(STORE)], world.routes).stores
+    deliver(world, 1)
+    (later,) = plan_stores([world.routes.store(STORE)], world.routes).stores
+    assert shown.renamed_sinks != later.renamed_sinks
+    assert list_changes(shown)["renamed_sinks"] == list(shown.renamed_sinks), "the plan shows it"
+    assert later.changed
+    assert find_unapproved(later, list_changes(shown)) == []
+
+
+def subscribe(sink: KafkaSink) -> None:
+    engine = open_engine(sink.store.service, sink.subscription, connecting=nullcontext)
+    try:
+        subscribe_sink(sink, engine)
+    finally:
+        engine.dispose()
