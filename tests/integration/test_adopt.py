@@ -512,6 +512,22 @@ def test_a_row_that_can_not_be_a_message_fails_aloud(world: World) -> None:
     assert world.value("airline", "select count(*) from app.outboxevent") == 0
 
 
+@pytest.mark.parametrize("kind", ["jsonb", "json"])
+def test_headers_of_json_null_are_refused_with_the_reason(world: World, kind: str) -> None:
+    """The row as JSON does not tell JSON null from SQL null, which is a message without headers."""
+    make_table(world, f'alter table app.outboxevent add column "own meta" {kind}')
+    adopt(world, mapped={"headers": {"column": "own meta"}, "header": {}})
+    insert = INSERT.replace("payload)", 'payload, "own meta")').replace("%s)", "%s, %s)")
+    with pytest.raises(psycopg2.Error) as caught:
+        world.query("airline", insert, "k", "1", "null")
+    assert caught.value.pgcode == "RB045"
+    assert 'has adopted the table: "own meta" is JSON null, and no JSON object: write SQL null for no headers. The row: {' in str(
+        caught.value
+    )
+    world.query("airline", insert, "k", "1", None)
+    assert messages(world, "headers") == [(None,)]
+
+
 def test_rows_that_can_not_be_messages_are_set_aside_where_asked(world: World) -> None:
     """The others of their statement are sent. They are named, sent when the map takes them, and not lost by unadopt."""
     make_table(world)

@@ -13,6 +13,14 @@ begin
     if problem is null then
         execute format('select m.problem from relaybox_internal.message_of_json_%s($1) m', adoption_id_)
         into problem using content::json;
+        -- the row as JSON has null for JSON null, and would be a message without headers
+        problem := coalesce(problem, (
+            select format(
+                '%I is JSON null, and no JSON object: write SQL null for no headers', a.mapping -> 'headers' ->> 'column'
+            )
+            from relaybox_internal.adopted_table a
+            where a.adoption_id = adoption_id_ and a.mapping ? 'headers'
+        ), 'the row as JSON could be one, so it has a value that JSON does not keep');
     end if;
     raise exception using errcode = 'RB045',
         message = format(
