@@ -157,6 +157,23 @@ def test_the_asyncapi_document_names_topics_stores_and_versions(routes: Routes, 
     assert document["components"]["messages"]["flights.v2"]["payload"]["schema"] == schemas.documents["flights"][2]
 
 
+def test_names_of_messages_do_not_meet(tmp_path: Path) -> None:
+    """A topic may be called like a version of another one, or end like a topic without schemas."""
+    topics = ["a", "a.v1", "a.v1.v2", "a.any", "a.any.any", "b", "b.any"]
+    path = tmp_path / "relaybox.yaml"
+    routes = {"flights": {"topics": topics, "path": ["airline", "hub"]}}
+    path.write_text(yaml.safe_dump({"stores": {"airline": {}, "hub": {}}, "routes": routes}))
+    read = TopicSchemas({"a": {1: FLIGHT, 2: FLIGHT}, "a.v1.v2": {3: FLIGHT}})
+    document = build_asyncapi(load_routes(path), read, title="Flights", version="1")
+    components, channels = document["components"]["messages"], document["channels"]
+    assert len(components) == 3 + 5
+    assert [name for topic in sorted(topics) for name in channels[topic]["messages"]] == list(components)
+    assert [components[name]["name"] for name in components] == list(components)
+    for topic in topics:
+        have_schemas = ["payload" in components[name] for name in channels[topic]["messages"]]
+        assert have_schemas == ([True for _ in read.documents.get(topic, {})] or [False])
+
+
 def test_the_asyncapi_document_says_where_a_payload_is_checked(routes: Routes) -> None:
     read = TopicSchemas({"flights": {1: FLIGHT, 2: {"if": {}}}})
     messages = build_asyncapi(routes, read, title="Flights", version="2.0.0")["components"]["messages"]

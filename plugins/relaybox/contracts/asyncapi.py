@@ -99,9 +99,11 @@ def _operations(topic: str, passing: list[Route], messages: list[str]) -> dict[s
 
 
 def _messages(topic: str, schemas: TopicSchemas) -> dict[str, Any]:
+    """By a name that no other topic's message has: a topic may be called `flights.v1`, so none is a name as it is."""
     versions = schemas.documents.get(topic)
     if not versions:
-        return {topic: {"name": topic, "title": topic, "summary": "Text or bytes: no schema is known."}}
+        name = f"{topic}.any"
+        return {name: {"name": name, "title": topic, "summary": "Text or bytes: no schema is known."}}
     return {
         f"{topic}.v{version}": {
             "name": f"{topic}.v{version}",
