@@ -7,21 +7,25 @@ language sql stable
 set work_mem = '256MB'
 set jit = off
 as $$
-    select v.kind, count(*), (array_agg(v.example order by v.at))[1:5]
+    -- of each kind only its first examples are held in memory: there may be one per message
+    select v.kind, count(*), array_agg(v.example order by v.rank) filter (where v.rank <= 5)
     from (
-        select d.kind, d.at, d.example from relaybox_internal.find_wrong_decisions(stream_name) d
-        union all
-        select p.kind, p.at, p.example from relaybox_internal.find_wrong_progress(stream_name) p
-        union all
-        select s.kind, s.at, s.example
-        from relaybox_internal.find_wrong_sender_states(stream_name) s
-        union all
-        select k.kind, k.at, k.example from relaybox_internal.find_dropped_but_kept(stream_name) k
-        union all
-        select c.kind, c.at, c.example from relaybox_internal.find_wrong_cursors(stream_name) c
-        union all
-        select n.kind, n.at, n.example
-        from relaybox_internal.find_wrong_subscriptions(stream_name) n
+        select u.kind, u.example, row_number() over (partition by u.kind order by u.at) as rank
+        from (
+            select d.kind, d.at, d.example from relaybox_internal.find_wrong_decisions(stream_name) d
+            union all
+            select p.kind, p.at, p.example from relaybox_internal.find_wrong_progress(stream_name) p
+            union all
+            select s.kind, s.at, s.example
+            from relaybox_internal.find_wrong_sender_states(stream_name) s
+            union all
+            select k.kind, k.at, k.example from relaybox_internal.find_dropped_but_kept(stream_name) k
+            union all
+            select c.kind, c.at, c.example from relaybox_internal.find_wrong_cursors(stream_name) c
+            union all
+            select n.kind, n.at, n.example
+            from relaybox_internal.find_wrong_subscriptions(stream_name) n
+        ) u
     ) v
     group by v.kind
 $$;
