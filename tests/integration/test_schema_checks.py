@@ -6,12 +6,13 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import psycopg2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, Field, TypeAdapter
 
 from relaybox.contracts.sql_check import list_formats, write_sql_check
 from relaybox.contracts.sql_compiler import _KEYWORDS
@@ -160,6 +161,61 @@ def test_a_keyword_takes_what_the_package_takes(database: psycopg2.extensions.cu
 
     run()
     assert min(outcomes.count(True), outcomes.count(False)) >= 20
+
+
+KINDS = ("cat", "dog", "it's")
+models = st.fixed_dictionaries(
+    {
+        "properties": st.fixed_dictionaries(
+            {
+                "kind": st.sampled_from(KINDS).map(lambda kind: {"const": kind}) | st.just({"enum": ["cat", "dog"]}),
+                "age": simple,
+            }
+        ),
+        "required": st.sampled_from([["kind"], ["kind", "age"], []]),
+    }
+)
+mappings = st.dictionaries(
+    st.sampled_from(KINDS), st.sampled_from(["#/$defs/0", "#/$defs/1", "#/$defs/9", "elsewhere"]), max_size=3
+)
+pets = st.fixed_dictionaries({}, optional={"kind": st.sampled_from([*KINDS, "cow", None]), "age": st.integers(0, 2) | texts})
+
+
+def test_a_discriminator_says_nothing_and_one_of_decides(database: psycopg2.extensions.cursor) -> None:
+    """JSON Schema has no such keyword, so it is a note: also one that names another model, a wrong property, or none of the models."""
+    outcomes: list[bool] = []
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(
+        st.lists(models, min_size=1, max_size=3),
+        st.fixed_dictionaries({"propertyName": st.sampled_from(["kind", "age", "none"])}, optional={"mapping": mappings}),
+        st.sampled_from([None, "http://json-schema.org/draft-07/schema#"]),
+        st.lists(pets, min_size=15, max_size=15),
+    )
+    def run(chosen: list[Any], discriminator: Any, draft: str | None, payloads: list[Any]) -> None:
+        parts = {str(number): {**one, "discriminator": discriminator} for number, one in enumerate(chosen)}
+        union = {"discriminator": discriminator, "oneOf": [{"$ref": f"#/$defs/{name}"} for name in parts]}
+        whole = {"$defs": parts, "properties": {"pet": union}}
+        document = whole if draft is None else {"$schema": draft, **whole}
+        outcomes.extend(compare(database, document, [{"pet": payload} for payload in payloads]))
+
+    run()
+    assert min(outcomes.count(True), outcomes.count(False)) >= 100
+
+
+def test_a_union_of_pydantic_is_checked(database: psycopg2.extensions.cursor) -> None:
+    class Cat(BaseModel):
+        kind: Literal["cat"]
+        lives: int
+
+    class Dog(BaseModel):
+        kind: Literal["dog", "wolf"]
+
+    union: TypeAdapter[Any] = TypeAdapter(Annotated[Cat | Dog, Field(discriminator="kind")])
+    document = union.json_schema()
+    assert document["discriminator"]["propertyName"] == "kind"
+    payloads = [{"kind": "cat", "lives": 9}, {"kind": "wolf"}, {"kind": "cat"}, {"kind": "cow"}, {"lives": 9}, 1]
+    assert compare(database, document, payloads) == [True, True, False, False, False, False]
 
 
 def compare(database: psycopg2.extensions.cursor, document: Any, payloads: list[Any]) -> list[bool]:

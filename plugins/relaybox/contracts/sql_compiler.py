@@ -17,8 +17,8 @@ MOST_CHARACTERS = 1024 * 1024
 
 _DIALECTS = ("https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema")
 _IGNORED = frozenset({
-    "$comment", "$defs", "$id", "$schema", "default", "definitions", "deprecated", "description", "examples", "format", "readOnly",
-    "title", "writeOnly",
+    "$comment", "$defs", "$id", "$schema", "default", "definitions", "deprecated", "description", "discriminator", "examples",
+    "format", "readOnly", "title", "writeOnly",
 })  # fmt: skip
 
 
