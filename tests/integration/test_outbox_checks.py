@@ -14,6 +14,8 @@ import pytest
 import yaml
 
 from relaybox.payloads import PayloadStore
+from tests.support.adoption import INSERT as ADOPTED_INSERT
+from tests.support.adoption import adopt, make_table
 from tests.support.cli import invoke
 from tests.support.database_dump import dump
 from tests.support.init_scripts import init_by_script
@@ -214,6 +216,47 @@ def test_rows_that_were_accepted_before_are_moved_restored_and_numbered_anew(wor
         world.query("hub", INSERT, "flights", BAD, None)
 
 
+@pytest.mark.parametrize("role", ["replica", "local"])
+def test_a_session_is_checked_whatever_its_session_replication_role_is(world: World, role: str) -> None:
+    """In segments of before and of after; rows with the transaction number of another cluster were sent there, and are taken."""
+    world.cut_small_segments(10)
+    ask(world, FIRST)
+    world.register()
+    for _ in range(3):
+        with world.session(STORE) as connection, connection.cursor() as cursor:
+            cursor.execute(f"set session_replication_role = {role}")
+            with pytest.raises(
+                psycopg2.errors.CheckViolation, match="flights, schema version 1: /seats: its type is not integer"
+            ):
+                cursor.execute(INSERT, ("flights", BAD, None))
+            connection.rollback()
+            cursor.execute(INSERT, ("flights", GOOD, None))
+            cursor.execute("insert into relaybox.outbox (topic, sender, payload, xid) values ('flights', 'UA', %s, '3')", (BAD,))
+            connection.commit()
+        world.query(
+            STORE,
+            "insert into relaybox.outbox (topic, sender, payload) select 'flights', 'UA', %s from generate_series(1, 30)",
+            GOOD,
+        )
+        world.query(STORE, "select relaybox_internal.ensure_outbox_segments()")
+    assert world.sent().count(BAD) == 3
+
+
+def test_an_adopted_table_is_checked_in_a_session_of_replicas_too(world: World) -> None:
+    """Its rows are sent there, so the outbox refuses them as in each other session."""
+    ask(world, FIRST)
+    world.register()
+    make_table(world)
+    adopt(world, mapped={"topic": {"parts": ["flights"]}})
+    with world.session(STORE) as connection, connection.cursor() as cursor:
+        cursor.execute("set session_replication_role = replica")
+        cursor.execute(ADOPTED_INSERT, ("k", GOOD))
+        connection.commit()
+        with pytest.raises(psycopg2.errors.CheckViolation, match="flights, schema version 1: /seats: its type is not integer"):
+            cursor.execute(ADOPTED_INSERT, ("k", BAD))
+    assert [json.loads(payload) for payload in world.sent()] == [json.loads(GOOD)]
+
+
 def test_new_segments_are_checked_too(world: World) -> None:
     world.cut_small_segments(10)
     ask(world, FIRST)
@@ -279,6 +322,14 @@ def test_an_init_that_waits_in_vain_names_who_is_in_its_way(world: World, monkey
 SPOILINGS = [
     (
         "alter table relaybox.outbox disable trigger refuse_payload",
+        "refuse_payload of relaybox.outbox checks nothing, and not flights",
+    ),
+    (
+        "alter table relaybox.outbox disable trigger all; alter table relaybox.outbox enable trigger all",
+        "refuse_payload of relaybox.outbox checks nothing, and not flights",
+    ),
+    (
+        "alter table relaybox_internal.outbox_s000000 enable trigger refuse_payload",
         "refuse_payload of relaybox.outbox checks nothing, and not flights",
     ),
     ("drop trigger refuse_payload on relaybox.outbox", "refuse_payload of relaybox.outbox checks nothing, and not flights"),

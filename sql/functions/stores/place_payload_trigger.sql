@@ -76,7 +76,8 @@ begin
             'execute function relaybox_internal.refuse_payload(%s)',
             wanted, (select string_agg(quote_literal(w.topic), ', ' order by w.place) from unnest(wanted) with ordinality w (topic, place))
         );
-        alter table relaybox.outbox enable trigger refuse_payload;
+        -- also in a session with session_replication_role = replica: such a session sends messages too
+        alter table relaybox.outbox enable always trigger refuse_payload;
         told := told || format('the outbox checks %s', array_to_string(wanted, ', '));
     end if;
     foreach one in array unneeded loop
