@@ -262,6 +262,38 @@ def test_what_commits_after_the_look_is_found_by_the_next_one(paused_look: World
     assert world.payloads("other3/1") == ["open at the look", "sent after it"]
 
 
+def test_what_the_same_transaction_inserts_afterwards_is_moved(many: World) -> None:
+    """Other transactions end between the locks and the snapshot, so that the number of this one is below its end."""
+    many.query(
+        "airline",
+        """
+        alter function relaybox_internal.lock_idle_hops rename to lock_idle_hops_at_once;
+        create function relaybox_internal.lock_idle_hops(names text[]) returns setof relaybox_internal.hop_out
+        language plpgsql volatile as $$
+        begin
+            return query select * from relaybox_internal.lock_idle_hops_at_once(names);
+            perform pg_advisory_lock_shared(42);
+        end
+        $$
+        """,
+    )
+    many.send_many(1_200)
+    with many.session() as session, many.session() as gate, ThreadPoolExecutor(1) as pool:
+        gate.cursor().execute("select pg_advisory_lock(42)")
+        gate.commit()
+        passing = pool.submit(session.cursor().execute, "select relaybox_internal.pass_idle_hops('', 1000, 200000)")
+        wait_until(
+            lambda: many.value("airline", "select count(*) from pg_locks where locktype = 'advisory' and not granted"),
+            "the hops are locked",
+        )
+        many.send_many(1)
+        gate.cursor().execute("select pg_advisory_unlock(42)")
+        passing.result()
+        insert(session, "its own", topic="other3")
+        session.commit()
+    assert many.value("airline", "select relaybox_internal.hop_has_work('other3/1')") is True
+
+
 def test_a_hop_whose_source_lost_history_stays_and_the_others_are_moved_on(many: World) -> None:
     many.query("airline", "update relaybox_internal.hop_out set timeline = timeline + 7 where hop = 'other3/1'")
     before = lower(many, "other3/1")

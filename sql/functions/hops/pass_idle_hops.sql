@@ -36,9 +36,12 @@ begin
     -- each is a statement, as in a plan: the snapshot is later than the locks, and the look is later than the snapshot
     select pg_current_snapshot() into taken;
     select * into looked from relaybox_internal.look_at_outbox(heads, most_rows);
+    -- a snapshot does not name its own transaction as open: what the caller inserts after this must not count as seen
     update relaybox_internal.hop_out h
     set lower = n.lower
-    from relaybox_internal.snapshot_below(taken, looked.through_xid) n (lower)
+    from relaybox_internal.snapshot_below(
+        taken, least(looked.through_xid, pg_current_xact_id_if_assigned())
+    ) n (lower)
     where h.hop = any(looked.idle)
         and pg_snapshot_xmax(h.lower) < pg_snapshot_xmax(n.lower)
         and not relaybox_internal.has_unfinished(h.hop, h.batch);
