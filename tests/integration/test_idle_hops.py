@@ -262,6 +262,22 @@ def test_what_commits_after_the_look_is_found_by_the_next_one(paused_look: World
     assert world.payloads("other3/1") == ["open at the look", "sent after it"]
 
 
+def test_a_driver_that_answers_no_more_after_a_look_holds_no_hop(many: World) -> None:
+    many.send_many(1_200)
+    with many.store_session() as source, many.session() as planner:
+        assert pass_idle_hops(source, beside="flights/1") == len(OTHERS)
+        planner.cursor().execute("select from relaybox_internal.hop_out for update nowait")
+
+
+def test_a_hop_is_moved_on_when_that_is_flushed_whatever_the_role_says(many: World) -> None:
+    with many.session() as session, session.cursor() as cursor:
+        cursor.execute("set synchronous_commit = off")
+        session.commit()
+        cursor.execute("select relaybox_internal.pass_idle_hops('', 1000, 200000)")
+        cursor.execute("show synchronous_commit")
+        assert cursor.fetchone() == ("local",)
+
+
 def test_what_the_same_transaction_inserts_afterwards_is_moved(many: World) -> None:
     """Other transactions end between the locks and the snapshot, so that the number of this one is below its end."""
     many.query(

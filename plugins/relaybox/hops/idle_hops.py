@@ -38,7 +38,7 @@ def pass_idle_hops(source: StoreSession, *, beside: str = "", seconds: float = S
     What is wrong with a store, its own drivers say too: it is logged here (`idle_hops_not_passed`), and looks stay as long as they were.
 
     Args:
-        source: a session outside any transaction. Each look is a transaction.
+        source: a session outside any transaction. Each look is one statement: no hop is locked while this process does not answer.
         beside: the hop whose driver it is: that hop moves its snapshot itself.
         seconds: no new look is begun later.
 
@@ -52,15 +52,15 @@ def pass_idle_hops(source: StoreSession, *, beside: str = "", seconds: float = S
     deadline, passed, has_more = time.monotonic() + seconds, 0, True
     while has_more and time.monotonic() < deadline:
         try:
-            found = asking.row(
-                _Passed, "select * from relaybox_internal.pass_idle_hops(%s, %s, %s)", beside, LEAST_ROWS, _ROWS_AT_ONCE
-            )
-            asking.reach("idle_hops.passed")
-            asking.commit_durably("idle_hops")
+            asking.reach("idle_hops.begin")
+            with asking.autocommitting():
+                found = asking.row(
+                    _Passed, "select * from relaybox_internal.pass_idle_hops(%s, %s, %s)", beside, LEAST_ROWS, _ROWS_AT_ONCE
+                )
+            asking.reach("idle_hops.committed")
         except errors.StoreUnreachable:
             raise
         except errors.RelayboxError as error:
-            asking.rollback()
             emit("idle_hops_not_passed", store=source.store, error=error)
             return passed
         passed, has_more = passed + found.passed, found.has_more

@@ -2,10 +2,11 @@
 -- their own drivers do of a wide empty pair (skip_empty_pair). Else each look at them would begin where
 -- they last moved something. Waits for no lock. A hop stays where it is if another session holds it, if
 -- it has a driver, something to move, or a source that lost history, and if it looks back at fewer than
--- least_rows rows of one segment. As durable as a batch.
--- Caller: a fresh READ COMMITTED transaction. beside: the hop of the caller. most_rows: how many rows are
--- read while the hops are locked. passed: how many were moved on. has_more: the next call gets further.
--- Raises RB001, RB002 (the transaction is not fresh), RB003, RB009 as lock_hop().
+-- least_rows rows of one segment. Flushed, without waiting for a standby.
+-- Caller: a fresh READ COMMITTED transaction of this statement alone, so that no hop stays locked while
+-- a client does not answer. beside: the hop of the caller. most_rows: how many rows are read while the
+-- hops are locked. passed: how many were moved on. has_more: the next call gets further. Raises RB001,
+-- RB002 (the transaction is not fresh), RB003, RB009 as lock_hop().
 create or replace function relaybox_internal.pass_idle_hops(
     beside text, least_rows bigint, most_rows bigint, out passed integer, out has_more boolean
 )
@@ -18,7 +19,8 @@ declare
     looked record;
 begin
     perform relaybox_internal.require_fresh_transaction();
-    set local synchronous_commit = on;
+    -- a crash must not take it back; a standby that hangs must not keep the hops locked
+    set local synchronous_commit = local;
     perform relaybox_internal.refuse_unlogged();
     perform relaybox_internal.refuse_changed_xid();
     perform relaybox_internal.refuse_changed_view();
