@@ -124,7 +124,18 @@ def test_a_login_that_moves_nothing_gets_no_error_for_the_rights_that_it_lacks(
     assert "Login watcher moves no messages" in results["owner"][0][1]
     assert "is not known to it" in results["wal"][0][1]
     hidden = (
-        {"schema", "store_name", "switches", "hops", "adopted_tables", "sinks", "endpoints", "schema_checks", "overflow"}
+        {
+            "schema",
+            "store_name",
+            "switches",
+            "hops",
+            "adopted_tables",
+            "subscriptions",
+            "sinks",
+            "endpoints",
+            "schema_checks",
+            "overflow",
+        }
         if right in ("producer", "consumer")
         else set()
     )
@@ -140,8 +151,8 @@ def test_a_login_without_any_right_is_an_error(world: World, clusters: Mapping[s
     finally:
         administer(clusters["hub"], "drop role stranger")
     assert {check for check, ((severity, *_), *_) in results.items() if severity == "error"} == {
-        "owner", "schema", "functions", "objects", "tables", "rights", "store_name", "switches", "hops", "adopted_tables", "sinks",
-        "endpoints", "schema_checks", "overflow",
+        "owner", "schema", "functions", "objects", "tables", "rights", "store_name", "switches", "hops", "adopted_tables",
+        "subscriptions", "sinks", "endpoints", "schema_checks", "overflow",
     }  # fmt: skip
     ((_, _, next_step),) = results["schema"]
     assert next_step == (

@@ -35,6 +35,9 @@ class InitialisedStore(Document):
     renamed_sinks: list[str]
     """New sinks that read the stream of one that relaybox.yaml no longer contains: where each will begin, and how to begin where the
     other one stands."""
+    orphaned_subscriptions: list[str]
+    """Subscriptions that get no new message, since relaybox.yaml brings their topic in another stream or in none: how far behind each is,
+    and how it goes on."""
     public_rights: list[str]
     """What every login may do in the database without a grant."""
     public_rights_revoked: list[str]

@@ -8,7 +8,7 @@ Outbox segments are made after it, as before each transfer.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -27,6 +27,7 @@ from relaybox.stores.lock_holders import naming_lock_holders
 from relaybox.stores.namespaces import IS_STORE, refuse_foreign_schemas
 from relaybox.stores.orphaned_hops import list_orphaned_hops
 from relaybox.stores.orphaned_sinks import describe_renamed
+from relaybox.stores.orphaned_subscriptions import describe_orphaned
 from relaybox.stores.renewal import list_files, read_files, renew_functions
 from relaybox.stores.repairs import find_defects, name_altered_views
 from relaybox.stores.revoked_rights import describe_revoked, list_granted_rights
@@ -66,6 +67,7 @@ class StoreInitialised:
     durability_changed: bool
     orphaned_hops: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
     renamed_sinks: tuple[str, ...]  # new sinks that may be one that is no longer in the file: where each begins, and what to do
+    orphaned_subscriptions: tuple[str, ...]  # subscriptions that no route fills any more: what is wrong, and how each goes on
     public_rights: tuple[str, ...]  # what every login may do in the database without a grant: CONNECT, TEMPORARY
     public_rights_revoked: tuple[str, ...]  # which of these this init took from PUBLIC
     repaired: tuple[str, ...]  # what was not as an earlier init had made it: objects or tables changed, rights revoked
@@ -361,6 +363,7 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
         applied.durability_changed,
         orphaned_hops,
         tuple(describe_renamed(session, store, routes)),
+        tuple(describe_orphaned(session, store, routes)),
         public,
         revoked,
         applied.repaired,
@@ -546,8 +549,30 @@ def register_hops(session: Statements, store: Store, routes: Routes) -> dict[str
     """Registers the hops that arrive in the store and leave it, and frees streams that an earlier init held; returns what it did."""
     done = {f"{hop.name} in": _register_hop_in(session, hop) for hop in routes.hops if hop.destination == store}
     done |= {f"{hop.name} out": _register_hop_out(session, hop) for hop in routes.hops if hop.source == store}
+    _release_topics(session, [hop for hop in routes.hops if hop.destination == store])
     session.execute("update relaybox_internal.stream set rules_pending = false where rules_pending")
     return done
+
+
+def _release_topics(session: Statements, hops: Sequence[Hop]) -> None:
+    """Records that a stream no longer carries what no route of the file gives it: a subscription by topic finds the stream that does.
+
+    Args:
+        session: the session.
+        hops: all that arrive in the store.
+    """
+    carried = [(hop.stream, topic) for hop in hops for topic in hop.topics]
+    session.execute(
+        """
+        update relaybox_internal.stream_topic k set carried_by = 'nobody'
+        from relaybox_internal.stream s
+        where s.stream_id = k.stream_id and k.carried_by = 'file' and not exists (
+            select from unnest(%s::text[], %s::text[]) c (stream, topic) where c.stream = s.stream and c.topic = k.topic
+        )
+        """,
+        [stream for stream, _ in carried],
+        [topic for _, topic in carried],
+    )
 
 
 def _register_hop_in(session: Statements, hop: Hop) -> str:

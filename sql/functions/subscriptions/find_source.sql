@@ -1,5 +1,6 @@
--- The stream that a subscription names as its source, by its own name or by a topic. A topic that
--- no stream carries is asked for in the one stream whose topics come by subscription: is_new_topic.
+-- The stream that a subscription names as its source, by its own name or by a topic. Streams that carry
+-- the topic come before those that only carried it. A topic that no stream carries or carried is asked
+-- for in the one stream whose topics come by subscription: is_new_topic.
 -- one_topic: the topic that is read; null: all of the stream. Raises RB032.
 create or replace function relaybox_internal.find_source(
     source text, out stream_id integer, out one_topic text, out is_new_topic boolean
@@ -15,10 +16,13 @@ begin
         return;
     end if;
     one_topic := source;
-    select array_agg(t.stream_id) into found_streams
+    select coalesce(
+        array_agg(t.stream_id) filter (where t.carried_by <> 'nobody'),
+        array_agg(t.stream_id) filter (where not s.topics_by_subscription)
+    ) into found_streams
     from relaybox_internal.known_topics t
     join relaybox_internal.stream s on s.stream_id = t.stream_id
-    where t.topic = source and not (s.topics_by_subscription and t.carried_by = 'nobody');
+    where t.topic = source;
     if found_streams is null and source ~ '^[a-z0-9_.-]{1,48}$' then
         select array_agg(s.stream_id) into found_streams
         from relaybox_internal.stream s where s.topics_by_subscription;

@@ -32,6 +32,7 @@ from relaybox.monitoring.doctor.schemas import check_hops, check_name, check_own
 from relaybox.monitoring.doctor.servers import check_encoding, check_primary, check_version
 from relaybox.monitoring.doctor.sinks import check_sinks
 from relaybox.monitoring.doctor.statement_logs import check_statement_logs
+from relaybox.monitoring.doctor.subscriptions import check_subscriptions
 from relaybox.monitoring.doctor.switches import check_switches
 from relaybox.monitoring.doctor.transactions import check_open_transactions, check_prepared_transactions
 from relaybox.monitoring.doctor.unlogged import check_unlogged
@@ -74,6 +75,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
     "store_name": check_name,
     "switches": check_switches,
     "hops": check_hops,
+    "subscriptions": check_subscriptions,
     "sinks": check_sinks,
     "endpoints": check_endpoints,
     "adopted_tables": check_adopted_tables,

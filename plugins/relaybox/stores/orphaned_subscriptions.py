@@ -1,0 +1,172 @@
+"""Subscriptions that get no new message: relaybox.yaml brings their topic, or all topics of their stream, in another or in none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from relaybox.amounts import amount
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from relaybox.routes import Routes, Sink, Store
+    from relaybox.stores.sessions import StoreSession
+
+SECTION = "docs/consuming.md, When a topic moves to another stream"
+
+
+@dataclass(frozen=True)
+class OrphanedSubscription:
+    """An open subscription that no route of the file fills any more.
+
+    Attributes:
+        topic: None: all of the stream.
+        waiting_count: stream positions that are not acknowledged, of all topics of the stream.
+        settings: what its subscribe() was given beside source and start, as SQL; empty: the defaults.
+        stream_is_filled: a route of the file has the stream, without the topic.
+        elsewhere: streams of the store by which the file brings the topic, or a topic of the stream; with these topics.
+        sink: of the file, in this store, with this subscription; None: an application reads it.
+    """
+
+    store: str
+    subscription: str
+    stream: str
+    topic: str | None
+    waiting_count: int
+    settings: str
+    stream_is_filled: bool
+    elsewhere: dict[str, tuple[str, ...]]
+    sink: Sink | None
+
+    @property
+    def what(self) -> str:
+        """What is wrong, with numbers."""
+        source = f"topic {self.topic} of stream {self.stream}" if self.topic else f"stream {self.stream}"
+        if self.elsewhere:
+            now = " and ".join(
+                f"{_topics(topics)} to store {self.store} in stream {name}" for name, topics in self.elsewhere.items()
+            )
+            why = f"relaybox.yaml brings {now}"
+        elif self.stream_is_filled:
+            why = f"no route of relaybox.yaml brings topic {self.topic} to store {self.store}"
+        else:
+            why = f"no route of relaybox.yaml fills stream {self.stream} in store {self.store}"
+        return (
+            f"Subscription {self.subscription} reads {source} and gets no new message: {why}. "
+            f"It is {amount(self.waiting_count, 'stream position')} of {self.stream} behind."
+        )
+
+    @property
+    def next_step(self) -> str:
+        """How it goes on in the other stream. Its own stream comes first: its last messages may be in no other one."""
+        end = f"select relaybox.unsubscribe('{self.subscription}', 'REASON');"
+        if not self.elsewhere:
+            return f"Give it a route again. Or, when it is 0 behind: {end}"
+        kept = " ".join(self._keep(stream) for stream in self.elsewhere)
+        names = " and ".join(map(self._keeper, self.elsewhere))
+        return (
+            f"Stream positions of {self.stream} mean nothing in another stream. At once, in store {self.store}: {kept} "
+            f"Retention keeps nothing of a stream for a subscription that is not there. When {self.subscription} is 0 behind, "
+            f"{self._go_on(names, end)} What {self.stream} delivered and the outbox still had comes there again, with the same message_id. "
+            f"To begin behind it, and under the old name: {SECTION}."
+        )
+
+    def _go_on(self, names: str, end: str) -> str:
+        if self.sink is None:
+            return f"let its workers read {names}, and {end}"
+        stream, run = next(iter(self.elsewhere)), f"{self.sink.kind} run {self.sink.name}"
+        return (
+            f"for which relaybox --config OLD.yaml {run} --until-empty delivers the rest, with relaybox.yaml as it was: end its processes, "
+            f'{end} Write stream: {stream} and start: "earliest" into {self.sink.kind} {self.sink.name}, '
+            f"run it with --begin-anew, and end {names} as well."
+        )
+
+    def _keeper(self, stream: str) -> str:
+        return f"{stream}.{self.subscription}"[:60]
+
+    def _keep(self, stream: str) -> str:
+        return f"select relaybox.subscribe('{self._keeper(stream)}', '{self.topic or stream}', 'earliest'{self.settings});"
+
+
+class _Open(NamedTuple):
+    subscription: str
+    stream: str
+    topic: str | None
+    waiting_count: int
+    settings: str
+    topics: list[str]
+    requested: list[str]
+
+
+_OPEN = """
+select s.subscription, s.stream, s.topic, s.stream_positions_behind as waiting_count,
+    coalesce((
+        select string_agg(', ' || d.name || ' => ' || d.given, '' order by d.number)
+        from (values
+            (1, 'lanes', s.lanes::text, '1'), (2, 'lane_by', quote_literal(s.lane_by), '''sender'''),
+            (3, 'nack_limit', s.nack_limit::text, '5'), (4, 'crash_limit', s.crash_limit::text, '5'),
+            (5, 'hold_sender', s.hold_sender::text, 'false'), (6, 'retry_seconds', s.retry_seconds::text, '0'),
+            (7, 'lease_seconds', s.lease_seconds::text, '60'), (8, 'delayed', quote_literal(s.delayed), '''hold''')
+        ) d (number, name, given, usual)
+        where d.given <> d.usual
+    ), '') as settings,
+    k.topics, k.requested
+from relaybox.subscriptions s
+cross join lateral (
+    select coalesce(array_agg(t.topic), '{}') as topics,
+        coalesce(array_agg(t.topic) filter (where t.carried_by = 'subscription'), '{}') as requested
+    from relaybox_internal.stream m join relaybox_internal.known_topics t on t.stream_id = m.stream_id
+    where m.stream = s.stream
+) k
+where s.replay_of is null
+order by s.subscription
+"""
+
+
+def list_orphaned_subscriptions(session: StoreSession, store: Store, routes: Routes) -> list[OrphanedSubscription]:
+    """The open subscriptions of a store that no route of the file fills any more, by name.
+
+    Reads no message. Runs in the session's transaction.
+    """
+    return list(_orphaned(session.rows(_Open, _OPEN), store, routes))
+
+
+def _orphaned(subscriptions: list[_Open], store: Store, routes: Routes) -> Iterator[OrphanedSubscription]:
+    carried: dict[str, set[str]] = {}
+    for hop in routes.hops:
+        if hop.destination == store:
+            carried.setdefault(hop.stream, set()).update(hop.topics)
+    open_streams = {hop.stream for hop in routes.hops if hop.destination == store and hop.topics_by_subscription}
+    sinks = {sink.subscription: sink for sink in routes.sinks if sink.store == store}
+    for one in subscriptions:
+        topics = carried.get(one.stream)
+        if topics is not None:
+            if one.topic is None or one.topic in topics:
+                continue
+            if one.stream in open_streams and one.topic in one.requested:
+                continue
+        wanted = set(one.topics) if one.topic is None else {one.topic}
+        elsewhere = {
+            name: tuple(sorted(has & wanted)) for name, has in sorted(carried.items()) if name != one.stream and has & wanted
+        }
+        yield OrphanedSubscription(
+            store=store.name,
+            subscription=one.subscription,
+            stream=one.stream,
+            topic=one.topic,
+            waiting_count=one.waiting_count,
+            settings=one.settings,
+            stream_is_filled=topics is not None,
+            elsewhere=elsewhere,
+            sink=sinks.get(one.subscription),
+        )
+
+
+def describe_orphaned(session: StoreSession, store: Store, routes: Routes) -> list[str]:
+    """For each of them: what is wrong, and what to do. Runs in the session's transaction."""
+    return [f"{one.what} {one.next_step}" for one in list_orphaned_subscriptions(session, store, routes)]
+
+
+def _topics(topics: tuple[str, ...]) -> str:
+    return f"topic {topics[0]}" if len(topics) == 1 else f"topics {', '.join(topics)}"

@@ -1,0 +1,200 @@
+"""A topic that relaybox.yaml moves to another stream: init and doctor name its subscriptions, and what they say continues them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from relaybox.stores.init_plans import find_unapproved, list_changes
+from relaybox.stores.initialisation import plan_stores
+from tests.support.cli import invoke
+from tests.support.sinks import write_sink
+from tests.support.streams import STORE
+from tests.support.world import STORES, World
+
+KEEP = re.compile(r"select relaybox\.subscribe\([^)]*\);")
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def route(world: World, **topics: list[str]) -> None:
+    """Writes a relaybox.yaml with these routes from `airline` to `hub`, and does the init."""
+    routes = {name: {"topics": of, "path": ["airline", STORE]} for name, of in topics.items()}
+    world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
+    world.register()
+
+
+def move(world: World, *routes: str) -> None:
+    for name in routes:
+        world.transfer(world.routes.hop(f"{name}/1"))
+
+
+def consume(world: World, subscription: str) -> list[str]:
+    """Fetches and acknowledges all that waits; the payloads."""
+    read: list[str] = []
+    while rows := world.query(
+        STORE, "select payload, stream_position, token from relaybox.fetch(%s, 100, worker => 'w')", subscription
+    ):
+        read += [payload for payload, _, _ in rows]
+        world.query(STORE, "select relaybox.ack(%s, %s, %s)", subscription, *rows[-1][1:])
+    return read
+
+
+def said_by_init(*options: str) -> list[str]:
+    (done,) = json.loads(invoke("init", STORE, "--json", *options).stdout)["stores"]
+    return list(done["orphaned_subscriptions"])
+
+
+def said_by_doctor() -> list[tuple[str, str, str]]:
+    (report,) = json.loads(invoke("doctor", STORE, "--json").stdout)["stores"]
+    return [(one["severity"], one["what"], one["next_step"]) for one in report["results"] if one["check"] == "subscriptions"]
+
+
+def moved_topic(world: World) -> None:
+    """x has read three messages of t by r1 of five; r2 has the topic now."""
+    route(world, r1=["t", "u"], r2=["v"])
+    world.query(STORE, "select relaybox.subscribe('x', 't', lanes => 2, delayed => 'ignore')")
+    world.query(STORE, "select relaybox.subscribe('whole', 'r1')")
+    world.send_many(3, topic="t")
+    world.send_many(2, topic="v", prefix="v")
+    move(world, "r1", "r2")
+    assert consume(world, "x") == ["m1", "m2", "m3"]
+    world.send("m4", "m5", topic="t")
+    move(world, "r1")
+    assert said_by_init() == []
+    assert [severity for severity, _, _ in said_by_doctor()] == ["ok"]
+    route(world, r1=["u"], r2=["v", "t"])
+
+
+def test_init_and_doctor_name_a_subscription_whose_topic_moved(world: World) -> None:
+    """With how far behind it is, and the stream that has the topic now; until it is ended."""
+    moved_topic(world)
+    what = (
+        "Subscription x reads topic t of stream r1 and gets no new message: relaybox.yaml brings topic t to store hub in stream r2. "
+        "It is 2 stream positions of r1 behind."
+    )
+    keep = "select relaybox.subscribe('r2.x', 't', 'earliest', lanes => 2, delayed => 'ignore');"
+    for said in (said_by_init(), said_by_init("--dry-run")):
+        assert len(said) == 1, "a subscription to the whole of r1 still gets u"
+        assert what in said[0]
+        assert keep in said[0]
+    assert "Subscription x reads topic t of stream r1" in " ".join(invoke("init", STORE).stdout.split())
+    ((severity, found, next_step),) = said_by_doctor()
+    assert (severity, found, invoke("doctor", STORE).exit_code) == ("warning", what, 3)
+    assert keep in next_step
+    world.query(STORE, "select relaybox.unsubscribe('x')")
+    assert (said_by_init(), [severity for severity, _, _ in said_by_doctor()]) == ([], ["ok"])
+
+
+def test_what_is_said_continues_it_without_loss(world: World) -> None:
+    """A subscription to the topic finds the stream that has it now. What comes twice has the id that it had."""
+    moved_topic(world)
+    ((_, _, next_step),) = said_by_doctor()
+    (keep,) = KEEP.findall(next_step)
+    world.query(STORE, keep)
+    world.send("m6", topic="t")
+    move(world, "r1", "r2")
+    assert consume(world, "x") == ["m4", "m5"]
+    world.query(STORE, "select relaybox.unsubscribe('x', 'REASON')")
+    assert sorted(consume(world, "r2.x")) == ["m1", "m2", "m3", "m4", "m5", "m6"]
+    assert said_by_init() == []
+
+
+def documented(name: str) -> str:
+    """The SQL block of consuming.md that begins with this comment; psql's \\gset is done here."""
+    blocks = re.findall(r"```sql\n(.*?)```", (DOCS / "consuming.md").read_text(encoding="utf-8"), re.DOTALL)
+    (found,) = [block for block in blocks if block.startswith(f"-- {name}")]
+    return str(found)
+
+
+def follow(world: World) -> None:
+    with world.session(STORE) as session, session.cursor() as cursor:
+        before, after = documented("continue x in r2").split("\\gset")
+        cursor.execute(before)
+        (start,) = cursor.fetchone()
+        cursor.execute(after.replace(":'start'", f"'{start}'"))
+        session.commit()
+
+
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_the_documented_start_repeats_nothing_that_was_acknowledged(world: World, is_moved: bool) -> None:
+    """Once r2 has moved what the outbox had; before, what r1 delivered comes again, and nothing is missed either."""
+    moved_topic(world)
+    world.query(STORE, "select relaybox.subscribe('r2.x', 't', 'earliest')")
+    assert consume(world, "x") == ["m4", "m5"]
+    if is_moved:
+        move(world, "r2")
+    follow(world)
+    world.send("m6", topic="t")
+    move(world, "r2")
+    read = consume(world, "x")
+    assert read == (["m6"] if is_moved else ["m1", "m2", "m3", "m4", "m5", "m6"])
+    assert world.query(STORE, "select subscription from relaybox.subscriptions order by 1") == [("whole",), ("x",)]
+
+
+def test_the_documented_start_gives_what_was_not_acknowledged(world: World) -> None:
+    """The subscription ended too early, at m3: m4 and m5 come by r2."""
+    moved_topic(world)
+    world.query(STORE, "select relaybox.subscribe('r2.x', 't', 'earliest')")
+    move(world, "r2")
+    follow(world)
+    assert consume(world, "x") == ["m4", "m5"]
+
+
+def test_a_route_that_is_merged_into_another_leaves_subscriptions_to_its_stream(world: World) -> None:
+    """Of a topic, of the whole stream, and of a sink. Without another stream there is nothing to go on with."""
+    route(world, r1=["t", "u"], r2=["v"])
+    for name, source in (("x", "t"), ("whole", "r1"), ("kafka.lake", "r1"), ("other", "r2")):
+        world.query(STORE, "select relaybox.subscribe(%s, %s)", name, source)
+    route(world, r2=["v", "t", "u"])
+    write_sink(world, "kafka", "lake", {"store": STORE, "stream": "r2", "bootstrap_servers": "localhost:9092"})
+    sink, whole, x = said_by_init()
+    assert "Subscription x reads topic t of stream r1" in x
+    assert "relaybox.yaml brings topics t, u to store hub in stream r2" in whole
+    assert "select relaybox.subscribe('r2.whole', 'r2', 'earliest');" in whole
+    assert 'Write stream: r2 and start: "earliest" into kafka lake, run it with --begin-anew' in sink
+    route(world, r2=["v"])
+    assert [("no route of relaybox.yaml fills stream r1" in one, "Give it a route again" in one) for one in said_by_init()] == [
+        (True, True),
+        (True, True),
+        (True, True),
+    ]
+
+
+def test_a_topic_that_comes_by_subscription_is_carried(world: World) -> None:
+    routes: dict[str, Any] = {"r1": {"topics": ["t"], "path": ["airline", STORE], "topics_by_subscription": True}}
+    world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
+    world.register()
+    world.query(STORE, "select relaybox.subscribe('x', 'asked')")
+    assert said_by_init() == []
+
+
+def test_a_subscription_finds_the_stream_that_carries_the_topic_now(world: World) -> None:
+    """A stream that it left is no second one. A topic that no stream carries any more is found where it was."""
+
+    def found(topic: str) -> str:
+        world.query(STORE, "select relaybox.subscribe('x', %s)", topic)
+        stream = world.value(STORE, "select stream from relaybox.subscriptions where subscription = 'x'")
+        world.query(STORE, "select relaybox.unsubscribe('x')")
+        return str(stream)
+
+    route(world, r1=["t"], r2=["v"])
+    route(world, r1=["u"], r2=["v", "t"])
+    assert found("t") == "r2"
+    route(world, r1=["t"], r2=["v"])
+    assert found("t") == "r1"
+    route(world, r1=["u"], r3=["w"])
+    assert found("v") == "r2"
+
+
+def test_what_init_says_of_them_needs_no_approval(world: World) -> None:
+    """Its numbers grow with each message."""
+    moved_topic(world)
+    (shown,) = plan_stores([world.routes.store(STORE)], world.routes).stores
+    assert list_changes(shown)["orphaned_subscriptions"] == list(shown.orphaned_subscriptions)
+    assert not [one for one in find_unapproved(replace(shown, roles_created=("x",)), {}) if "orphaned_subscriptions" in one]
