@@ -10,6 +10,7 @@ from contextlib import nullcontext
 import pytest
 import yaml
 
+from relaybox import errors
 from relaybox.consumer.services import open_engine
 from relaybox.routes import KafkaSink
 from relaybox.sinks.subscribing import subscribe_sink
@@ -20,7 +21,7 @@ from tests.support.endpoint import endpoint
 from tests.support.kafka_cluster import kafka_cluster
 from tests.support.sinks import SECRET, WHERE, deliver_waiting, kafka, webhook
 from tests.support.streams import STORE, deliver
-from tests.support.world import World
+from tests.support.world import STORES, World
 
 CONTINUES = re.compile(r'start: "(\d+)"')
 ENDS = re.compile(r"select relaybox\.unsubscribe\('[a-z0-9.]+', '?[a-zA-Z ]+'?\)")
@@ -133,10 +134,50 @@ def test_a_sink_that_moved_to_another_store_leaves_its_subscription(world: World
     subscribe(kafka(world, "localhost:9092", start="latest"))
     world.query(STORE, "select relaybox.replay('kafka.warehouse', '1', 'why', '2', true)")
     rename(world, "kafka", "warehouse", "warehouse", store="analytics")
-    ((severity, what, _),) = said_by_doctor()
+    ((severity, what, next_step),) = said_by_doctor()
     assert (severity, "Subscription kafka.warehouse is of no sink" in what) == ("warning", True)
+    (said,) = said_by_init()
+    assert "kafka warehouse is in store analytics now, and begins there at its start" in said
+    assert "kafka.warehouse stays in store hub, 0 stream positions of flights behind" in said
+    assert "A stream position of store hub is another message in store analytics: take none over" in said
+    assert next_step == f"{said};"
+    assert CONTINUES.findall(said) == []
+    assert said_by_init("analytics") == []
+    world.query(STORE, ENDS.findall(said)[0])
     assert said_by_init() == []
     assert [severity for severity, _, _ in said_by_doctor("analytics")] == ["ok"]
+
+
+def test_a_sink_that_gets_another_stream_takes_no_position_over(world: World) -> None:
+    """Route r1 was merged into r2: what the error says loses no message, and what comes twice has its id."""
+    write_routes(world, r1=["t"], r2=["v"])
+    world.send_many(6, topic="t")
+    world.send_many(2, topic="v", prefix="v")
+    for hop in ("r1/1", "r2/1"):
+        world.transfer(world.routes.hop(hop))
+    with endpoint() as here:
+        assert deliver_waiting(webhook(world, here.url, stream="r1")).delivered_count == 6
+        write_routes(world, r2=["v", "t"])
+        world.send_many(3, topic="t", prefix="new")
+        world.transfer(world.routes.hop("r2/1"))
+        with pytest.raises(errors.ConfigurationError, match=r"relaybox.yaml has stream r2, the store r1") as refused:
+            deliver_waiting(webhook(world, here.url, stream="r2"))
+        next_step = refused.value.next_step
+        assert "take no stream position of r1 over" in next_step
+        assert "next stream position" not in next_step
+        (start,) = re.findall(r'start: "([a-z0-9]+)"', next_step)
+        world.query(STORE, ENDS.findall(next_step)[0])
+        deliver_waiting(webhook(world, here.url, stream="r2", start=start), begin_anew=True)
+        ids = [request.headers["webhook-id"] for request in here.requests]
+    delivered = world.query(STORE, "select message_id::text from relaybox.read_stream('r2', 0, 1000)")
+    assert {one for (one,) in delivered} <= set(ids)
+
+
+def write_routes(world: World, **topics: list[str]) -> None:
+    """A relaybox.yaml with these routes from `airline` to `hub`, and its init."""
+    routes = {name: {"topics": of, "path": ["airline", STORE]} for name, of in topics.items()}
+    world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
+    world.register()
 
 
 def test_what_init_says_of_a_renamed_sink_needs_no_approval(world: World) -> None:

@@ -142,13 +142,31 @@ def _refuse_difference(sink: Sink, found: _Subscription) -> None:
         raise errors.ConfigurationError(
             f"{sink.kind} {sink.name}: relaybox.yaml differs from subscription {sink.subscription} in store {sink.store.name}: "
             f"relaybox.yaml has {'; '.join(differences)}.",
-            next_step=(
-                "Write into relaybox.yaml what the store has. Or, to change delayed alone: select relaybox.change_delayed("
-                f"'{sink.subscription}', '{sink.delayed}', 'REASON'). Or, to change more: note the done_stream_position of `relaybox "
-                f"subscriptions`, run select relaybox.unsubscribe('{sink.subscription}', 'REASON'), write the next stream position "
-                f"as start, and run: relaybox {sink.kind} run {shlex.quote(sink.name)} --begin-anew"
-            ),
+            next_step=_other_stream(sink, found.stream) if found.stream != sink.stream else _other_settings(sink),
         )
+
+
+def _other_settings(sink: Sink) -> str:
+    return (
+        "Write into relaybox.yaml what the store has. Or, to change delayed alone: select relaybox.change_delayed("
+        f"'{sink.subscription}', '{sink.delayed}', 'REASON'). Or, to change more: note the done_stream_position of `relaybox "
+        f"subscriptions`, run select relaybox.unsubscribe('{sink.subscription}', 'REASON'), write the next stream position "
+        f"as start, and run: {_run(sink)} --begin-anew"
+    )
+
+
+def _other_stream(sink: Sink, former: str) -> str:
+    return (
+        f"Write into relaybox.yaml what the store has. Or, to go on in stream {sink.stream}: take no stream position of {former} over, "
+        f"it is another message in {sink.stream}. With relaybox.yaml as it was, deliver the rest of {former}: relaybox --config OLD.yaml "
+        f"{sink.kind} run {shlex.quote(sink.name)} --until-empty. Run select relaybox.unsubscribe('{sink.subscription}', 'REASON'), write "
+        f'start: "earliest", and run: {_run(sink)} --begin-anew. What both streams have is sent again, with the ids that it had. '
+        "To begin behind it: docs/outward.md, Another stream or store"
+    )
+
+
+def _run(sink: Sink) -> str:
+    return f"relaybox {sink.kind} run {shlex.quote(sink.name)}"
 
 
 def _show(value: object) -> str:

@@ -53,6 +53,10 @@ class OrphanedSink:
         """The statement that ends the subscription."""
         return f"select relaybox.unsubscribe('{self.subscription}', '{reason}')"
 
+    def new_home(self, routes: Routes) -> str | None:
+        """The store in which the file has a sink of this name now; None: in none."""
+        return next((sink.store.name for sink in routes.sinks if (sink.kind, sink.name) == (self.kind, self.name)), None)
+
     def may_become(self, sink: Sink) -> bool:
         """Whether a sink may be this one by another name: the store does not know where either delivers."""
         return (sink.kind, sink.store.name, sink.stream, sink.topic) == (self.kind, self.store, self.stream, self.topic)
@@ -83,13 +87,14 @@ def list_orphaned_sinks(session: StoreSession, store: Store, routes: Routes) -> 
 def describe_renamed(session: StoreSession, store: Store, routes: Routes) -> list[str]:
     """For each sink that never ran and may be an orphaned one by another name: where it will begin, and how it begins there instead.
 
-    Says nothing of a sink that begins where the other one stands. Runs in the session's transaction.
+    Says nothing of a sink that begins where the other one stands. Names each orphaned one that has another store in the file. Runs in
+    the session's transaction.
     """
     orphaned = list_orphaned_sinks(session, store, routes)
     if not orphaned:
         return []
     known = set(session.values("select subscription from relaybox.subscriptions"))
-    return [
+    renamed = [
         f"{sink.kind} {sink.name} is new, and its first run will begin at {sink.start} of stream {sink.stream}. {other.subscription} "
         f"reads the same stream, {other.waiting}, and relaybox.yaml has no {other.section}.{other.name} in store {store.name}. "
         f'If {sink.name} takes its place: end the processes of {other.name}, write start: "{other.next_stream_position}" into '
@@ -100,3 +105,14 @@ def describe_renamed(session: StoreSession, store: Store, routes: Routes) -> lis
         for other in orphaned
         if other.may_become(sink) and sink.start != str(other.next_stream_position)
     ]
+    return renamed + [describe_moved(one, home) for one in orphaned if (home := one.new_home(routes)) is not None]
+
+
+def describe_moved(orphaned: OrphanedSink, home: str) -> str:
+    """What becomes of the subscription of a sink that the file has in another store, `home`, now; and what to do."""
+    return (
+        f"{orphaned.kind} {orphaned.name} is in store {home} now, and begins there at its start: by default all of the stream is delivered "
+        f"again. {orphaned.subscription} stays in store {orphaned.store}, {orphaned.waiting}, and keeps what it has not acknowledged. "
+        f"A stream position of store {orphaned.store} is another message in store {home}: take none over. Begin as docs/outward.md, "
+        f"Another stream or store, says. Then run in store {orphaned.store}: {orphaned.end(f'in {home} now')}"
+    )

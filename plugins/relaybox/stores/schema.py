@@ -66,7 +66,7 @@ class StoreInitialised:
     durability: str  # server | provider
     durability_changed: bool
     orphaned_hops: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
-    renamed_sinks: tuple[str, ...]  # new sinks that may be one that is no longer in the file: where each begins, and what to do
+    renamed_sinks: tuple[str, ...]  # new sinks that may be one that the file lacks: where each begins; sinks in another store
     orphaned_subscriptions: tuple[str, ...]  # subscriptions that no route fills any more: what is wrong, and how each goes on
     public_rights: tuple[str, ...]  # what every login may do in the database without a grant: CONNECT, TEMPORARY
     public_rights_revoked: tuple[str, ...]  # which of these this init took from PUBLIC

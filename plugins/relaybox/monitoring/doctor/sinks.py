@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, hidden, ok, warning
 from relaybox.monitoring.doctor.record import may_read
-from relaybox.stores.orphaned_sinks import list_orphaned_sinks
+from relaybox.stores.orphaned_sinks import OrphanedSink, describe_moved, list_orphaned_sinks
 
 
 def check_sinks(examined: Examined) -> Iterator[Diagnosis]:
@@ -22,9 +22,17 @@ def check_sinks(examined: Examined) -> Iterator[Diagnosis]:
         yield warning(
             f"Subscription {one.subscription} is of no sink of relaybox.yaml, which has no {one.section}.{one.name} in store {store}. "
             f"It is {one.waiting}, and the store keeps the messages that it has not acknowledged.",
-            f"To keep it, write {one.section}.{one.name} into relaybox.yaml. If the sink has another name now, write start: "
-            f'"{one.next_stream_position}" for the new name before its first run. To end it when nothing delivers it any more, in '
-            f"store {store}: {one.end('REASON')};",
+            _next_step(one, one.new_home(examined.routes)),
         )
     if not found:
         yield ok("Each subscription of a webhook or of Kafka is of a sink in relaybox.yaml.")
+
+
+def _next_step(one: OrphanedSink, home: str | None) -> str:
+    if home is not None:
+        return f"{describe_moved(one, home)};"
+    return (
+        f"To keep it, write {one.section}.{one.name} into relaybox.yaml. If the sink has another name now and reads the same stream of "
+        f'this store, write start: "{one.next_stream_position}" for the new name before its first run. To end it when nothing delivers it '
+        f"any more, in store {one.store}: {one.end('REASON')};"
+    )
