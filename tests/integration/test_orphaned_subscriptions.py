@@ -192,6 +192,18 @@ def test_a_subscription_finds_the_stream_that_carries_the_topic_now(world: World
     assert found("v") == "r2"
 
 
+def test_messages_that_another_hop_moves_are_not_called_unrouted(world: World) -> None:
+    """Until the topic is in no route."""
+    moved_topic(world)
+    world.send("m6", topic="t")
+    move(world, "r1", "r2")
+    assert "unrouted" not in invoke("status").stdout
+    route(world, r1=["u"], r2=["v"])
+    world.send("m7", topic="t")
+    move(world, "r1", "r2")
+    assert "r1/1: topic t: 2 messages are unrouted" in " ".join(invoke("status").stdout.split())
+
+
 def test_what_init_says_of_them_needs_no_approval(world: World) -> None:
     """Its numbers grow with each message."""
     moved_topic(world)

@@ -73,7 +73,7 @@ class AccountedTopic(Document):
     planned_count: int
     waiting_count: int
     unrouted_count: int
-    """The topic was taken from the route before they were planned; they are kept."""
+    """The topic was taken from the route before they were planned; they are kept. A hop that has the topic now moves them too."""
     retired_count: int
     """Given up on record."""
     missing_count: int

@@ -81,10 +81,18 @@ def _show_streams(out: Console, status: Status) -> None:
 
 def _show_accounts(console: Console, status: Status) -> None:
     """Messages that were neither delivered nor are on their way, if there are any."""
+    moved = {
+        (hop.hop.source, topic)
+        for hop in status.hops
+        if hop.hop.upstream is None
+        for topic in set(hop.hop.topics).difference(hop.unknown_topics.topics if hop.unknown_topics else ())
+    }
     for hop in status.hops:
         for topic in hop.account or ():
-            if topic.unrouted_count or topic.retired_count:
-                unrouted = amount(topic.unrouted_count, "message is unrouted", "messages are unrouted")
+            # what left this hop goes by the one that has its topic now, whose lag counts it
+            unrouted_count = 0 if (hop.hop.source, topic.topic) in moved else topic.unrouted_count
+            if unrouted_count or topic.retired_count:
+                unrouted = amount(unrouted_count, "message is unrouted", "messages are unrouted")
                 console.print(
                     f"{hop.hop.name}: topic {topic.topic}: {unrouted}, because the topic was removed from the route before they "
                     f"were planned; {amount(topic.retired_count, 'is', 'are')} discarded on record"
