@@ -21,6 +21,7 @@ from relaybox.errors import FilesFailed
 from relaybox.failpoints import DETACH_FAILPOINTS
 from relaybox.monitoring.message_trace import HopStage, trace_message
 from relaybox.monitoring.overview import read_overview
+from relaybox.retention.awaited import named_readers
 from relaybox.retention.detaching import (
     DetachedFile,
     DetachPart,
@@ -42,6 +43,7 @@ from tests.airflow.connect_server import connect_server
 from tests.spark.submit import spark_submit
 from tests.support.cli import invoke
 from tests.support.services import break_service, read_service
+from tests.support.sinks import webhook
 from tests.support.world import STORES, World
 
 pytestmark = pytest.mark.thorough
@@ -182,6 +184,26 @@ def shown(world: World) -> list[tuple[str | None, int | None, str]]:
 
 def directories(tmp_path: Path) -> set[str]:
     return {str(path) for path in tmp_path.glob("files/hub/flights/1/*")}
+
+
+def test_nothing_is_detached_of_a_log_whose_reader_has_yet_to_subscribe(stopped: World, archive: SparkArchive) -> None:
+    """It would begin behind what is detached. It is named; no JVM starts for it. What is detached already is not let go of."""
+    hub = stopped.routes.store("hub")
+    (segment, *_) = detach(stopped, archive).segments
+    sink = webhook(stopped, "http://127.0.0.1:1/")
+    readers = named_readers(stopped.routes, hub)
+    send(stopped, 20)
+    assert len(read(stopped, "live", 100)) == 20
+    assert has_detach_work(hub)
+    assert not has_detach_work(hub, readers)
+    done = detach_segments(hub, archive, recorded_by="test", readers=readers)
+    assert (done.segments, done.removed) == ((), ())
+    assert done.kept[LOG].startswith("webhook billing, which relaybox.yaml names and which has not subscribed yet. To end that, run: ")
+    stopped.query("hub", "select relaybox.unsubscribe('dead', 'test')")
+    assert retain_store(hub, recorded_by="test", readers=readers).released_count == 0
+    assert (segment.first, "detached") in states(stopped)
+    stopped.query("hub", "select relaybox.subscribe(%s, 'flights')", sink.subscription)
+    assert retain_store(hub, recorded_by="test", readers=readers).released_count > 0
 
 
 def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(

@@ -61,24 +61,28 @@ def retention(
         return collect_places(settings, list(routes.stores.values()), places, failures, dry_run=dry_run, as_json=as_json)
 
     if dry_run:
-        _tell_kept(chosen, collect, failures, as_json=as_json)
+        _tell_kept(routes, chosen, collect, failures, as_json=as_json)
     else:
-        _retain(settings, chosen, collect, failures, as_json=as_json)
+        _retain(settings, routes, chosen, collect, failures, as_json=as_json)
     if stores and routes.payloads and not as_json:
         print_text(f"payloads: only some stores were chosen, so nothing was collected of {', '.join(routes.payloads)}")
     failures.end(debug=settings.debug)
 
 
 def _tell_kept(
-    stores: Sequence[Store], collect: Callable[[], list[PlaceCollected]], failures: Failures, *, as_json: bool
+    routes: Routes, stores: Sequence[Store], collect: Callable[[], list[PlaceCollected]], failures: Failures, *, as_json: bool
 ) -> None:
     from relaybox.cli.terminal.retention import show_kept
     from relaybox.documents.document import write
     from relaybox.documents.payloads import PlaceCollectedDocument
     from relaybox.documents.retention import KeptDocument, KeptStore
-    from relaybox.retention.segments import read_retention
+    from relaybox.retention.awaited import named_readers
+    from relaybox.retention.segments import StoreRetention, read_retention
 
-    done = _each(stores, read_retention, None if as_json else show_kept, failures)
+    def read(store: Store) -> StoreRetention:
+        return read_retention(store, named_readers(routes, store))
+
+    done = _each(stores, read, None if as_json else show_kept, failures)
     places = [PlaceCollectedDocument.model_validate(one) for one in collect()]
     if as_json:
         kept = [KeptStore.model_validate(one) for one in done]
@@ -87,6 +91,7 @@ def _tell_kept(
 
 def _retain(
     settings: Settings,
+    routes: Routes,
     stores: Sequence[Store],
     collect: Callable[[], list[PlaceCollected]],
     failures: Failures,
@@ -100,7 +105,7 @@ def _retain(
     from relaybox.documents.retention import RetainedStore, RetentionDocument
 
     with ExitStack() as spark:
-        retaining = _Retaining(settings.recorded_by, spark, failures)
+        retaining = _Retaining(routes, settings.recorded_by, spark, failures)
         done = _each(stores, retaining.retain, None if as_json else show_retained, failures)
     places = [PlaceCollectedDocument.model_validate(one) for one in collect()]
     if as_json:
@@ -111,22 +116,25 @@ def _retain(
 class _Retaining:
     """Drops, then detaches if there is anything to detach: Spark starts once for all stores, or not at all."""
 
-    def __init__(self, recorded_by: str, spark: ExitStack, failures: Failures) -> None:
+    def __init__(self, routes: Routes, recorded_by: str, spark: ExitStack, failures: Failures) -> None:
+        self._routes = routes
         self._recorded_by, self._spark, self._failures = recorded_by, spark, failures
         self._archive: SegmentArchive | None = None
 
     def retain(self, store: Store) -> tuple[StoreRetained, StoreDetached | None]:
         from relaybox.cli.spark import spark_archive
+        from relaybox.retention.awaited import named_readers
         from relaybox.retention.detaching import detach_segments, has_detach_work
         from relaybox.retention.segments import retain_store
 
-        dropped = retain_store(store, recorded_by=self._recorded_by)
-        if not has_detach_work(store):
+        readers = named_readers(self._routes, store)
+        dropped = retain_store(store, recorded_by=self._recorded_by, readers=readers)
+        if not has_detach_work(store, readers):
             return dropped, None
         detached = None
         with self._failures.kept(store.name):  # what was dropped is told first
             self._archive = self._archive or self._spark.enter_context(spark_archive("relaybox retention"))
-            detached = detach_segments(store, self._archive, recorded_by=self._recorded_by)
+            detached = detach_segments(store, self._archive, recorded_by=self._recorded_by, readers=readers)
         return dropped, detached
 
 

@@ -30,7 +30,10 @@ class HolderDocument(Document):
     """Who needs a table from where on."""
 
     kind: str
-    """hop, subscription, dead letter, held, stalled, undecided, window, deduplication, unrouted or newest."""
+    """hop, subscription, awaited, dead letter, delayed message, held, stalled, undecided, window, deduplication, unrouted or newest.
+
+    awaited: relaybox.yaml names it, and it has not subscribed yet.
+    """
     name: str
     needs_from: int
     """The first seq or position that it needs; 0: all of it."""
@@ -40,6 +43,8 @@ class HolderDocument(Document):
     """keep, alarm or detach, of a consumer; else null."""
     detachable: bool
     """It has stopped, and what only it needs may be detached."""
+    next_step: str | None
+    """What ends that it is awaited; null of other kinds."""
 
 
 class KeptTable(Document):
@@ -114,6 +119,8 @@ class RetainedTable(Document):
     holder: str | None
     needs_from: int | None
     """The first seq or position that the holder needs."""
+    next_step: str | None
+    """What ends that the holder is awaited: relaybox.yaml names it, and it has not subscribed yet. Null of other holders."""
 
 
 class RetainedStore(Document):

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from relaybox import errors
 from relaybox.log_events import emit
+from relaybox.retention.awaited import describe_awaited, list_awaited
 from relaybox.retention.segments import PATIENCE_SECONDS, PAUSE_SECONDS, DropAnswer
 from relaybox.stores.log_rows import RowsDigest
 from relaybox.stores.schema import store_session
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from decimal import Decimal
 
+    from relaybox.retention.awaited import NamedReader
     from relaybox.routes import Store
     from relaybox.stores.sessions import StoreSession
 
@@ -167,20 +169,21 @@ class _Strays(NamedTuple):
     directories: list[str]
 
 
-def has_detach_work(store: Store) -> bool:
-    """Whether a run of `detach_segments` would find something: it costs a JVM. Changes nothing."""
+def has_detach_work(store: Store, readers: Sequence[NamedReader] = ()) -> bool:
+    """Whether a run of `detach_segments` would find something: it costs a JVM. Changes nothing. `readers`: see there."""
     with _session(store, "looking for what may be detached") as session:
         found = session.value(
             """
             select exists (
                     select from relaybox_internal.hop_in i cross join lateral relaybox_internal.detachable_segments(i.log_id)
-                    where i.stopped_consumer = 'detach'
+                    where i.stopped_consumer = 'detach' and i.log_id <> all(%s)
                 )
                 or exists (
                     select from relaybox_internal.detached_segment d
                     where strays <> '{}' or d.state = 'released' and d.removed_at is null
                 )
-            """
+            """,
+            [one.log_id for one in list_awaited(session, readers)],
         )
         return bool(found)
 
@@ -219,9 +222,16 @@ def list_detached_logs(session: StoreSession) -> list[DetachedLog]:
 
 
 def detach_segments(
-    store: Store, archive: SegmentArchive, *, recorded_by: str, patience_seconds: float = PATIENCE_SECONDS
+    store: Store,
+    archive: SegmentArchive,
+    *,
+    recorded_by: str,
+    readers: Sequence[NamedReader] = (),
+    patience_seconds: float = PATIENCE_SECONDS,
 ) -> StoreDetached:
     """Detaches all that may be, oldest first, log by log; and removes files that no consumer needs any more. Commits each step.
+
+    Nothing of a log that one of the `readers` has yet to subscribe to (named_readers): it would begin behind what is detached.
 
     Raises:
         ContentDiffers: the files are not what the store has; the segment stays, and so do the files of this attempt.
@@ -233,7 +243,11 @@ def detach_segments(
         logs = session.rows(
             _Log, "select log_id, hop from relaybox_internal.hop_in where stopped_consumer = 'detach' order by hop"
         )
+        awaited = {one.log_id: one.reader for one in list_awaited(session, readers)}
         for log_id, hop in logs:
+            if log_id in awaited:
+                kept[hop] = f"{describe_awaited(awaited[log_id].name)}. To end that, {awaited[log_id].next_step}"
+                continue
             while (line := _begin_detach(session, log_id, recorded_by)) is not None:
                 session.reach("detach.begun")
                 try:

@@ -2,13 +2,14 @@
 
 A segment of an outbox or of a log goes when every hop that reads it has settled it, every subscription acknowledged it, nothing
 in it is held, undecided or an open dead letter, and it is older than the replay window. The newest one stays. SQL decides it
-(`relaybox_internal.drop_oldest_segment`), here it is asked and repeated.
+(`relaybox_internal.drop_oldest_segment`), here it is asked and repeated. Of a log that a reader of relaybox.yaml has yet to subscribe to
+(relaybox.retention.awaited) nothing goes: no store knows that reader.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple, cast
@@ -17,6 +18,7 @@ import psycopg2
 
 from relaybox.hops.sealing import seal_segments
 from relaybox.log_events import emit
+from relaybox.retention.awaited import AwaitedReader, NamedReader, list_awaited
 from relaybox.stores.schema import store_session
 from relaybox.streams.delivering import deliver_undriven
 
@@ -36,12 +38,13 @@ class Holder:
     """Who needs a table from where on.
 
     Attributes:
-        kind: hop, subscription, dead letter, held, stalled, undecided, window, deduplication, unrouted, newest.
+        kind: hop, subscription, awaited, dead letter, delayed message, held, stalled, undecided, window, deduplication, unrouted, newest.
         name: of the hop, subscription, sender ...
         needs_from: the first seq or position that it needs; 0: all of it.
         since: since when that waits; None where nothing waits.
         stopped_consumer: what its route says about a consumer that stops: keep, alarm or detach; None for all that is no consumer.
         detachable: it has stopped, and what only it needs may be detached.
+        next_step: what ends that a reader is awaited, which relaybox.yaml names and which has not subscribed yet; None of others.
     """
 
     kind: str
@@ -50,6 +53,7 @@ class Holder:
     since: datetime | None
     stopped_consumer: str | None
     detachable: bool = False
+    next_step: str | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,7 @@ class TableRetained:
         outcome: why it went no further: kept (the oldest segment is needed), busy (sessions held the table), none (no segment).
         holder: who that was: kind and name of a Holder, or a sentence.
         needs_from: the first seq or position that it needs; None where holder is a sentence.
+        next_step: as of Holder.
     """
 
     hop: str | None
@@ -123,6 +128,7 @@ class TableRetained:
     outcome: Literal["kept", "busy", "none"]
     holder: str | None
     needs_from: int | None
+    next_step: str | None = None
 
     @property
     def name(self) -> str:
@@ -150,15 +156,20 @@ class StoreRetained:
         return sum(table.dropped_bytes for table in self.tables)
 
 
-def read_retention(store: Store) -> StoreRetention:
+def read_retention(store: Store, readers: Sequence[NamedReader] = ()) -> StoreRetention:
     """Asks a store what it keeps and for whom, in one snapshot. Changes nothing.
+
+    Args:
+        store: the store.
+        readers: those that relaybox.yaml names there (named_readers).
 
     Raises:
         StoreUnreachable, StoreUnusable, StoreNotInitialised: see relaybox.errors.
     """
     with store_session(store, "asking what is kept, and for whom", application_name="relaybox retention") as session:
         session.execute("set transaction isolation level repeatable read read only")
-        tables = tuple(_table(session, log_id, hop) for log_id, hop in _tables(session))
+        awaited = list_awaited(session, readers)
+        tables = tuple(_table(session, log_id, hop, awaited) for log_id, hop in _tables(session))
     return StoreRetention(store.name, tables)
 
 
@@ -180,7 +191,7 @@ class _Unmoved(NamedTuple):
     topic: str
 
 
-def _table(session: StoreSession, log_id: int | None, hop: str | None) -> TableRetention:
+def _table(session: StoreSession, log_id: int | None, hop: str | None, awaited: Sequence[AwaitedReader]) -> TableRetention:
     segments = session.rows(
         Segment,
         """
@@ -197,7 +208,12 @@ def _table(session: StoreSession, log_id: int | None, hop: str | None) -> TableR
         """,
         log_id,
     )
-    found = TableRetention(hop, tuple(segments), tuple(holders))
+    waited_for = (
+        Holder("awaited", one.reader.name, one.needs_from, None, None, next_step=one.reader.next_step)
+        for one in awaited
+        if one.log_id == log_id
+    )
+    found = TableRetention(hop, tuple(segments), tuple(sorted((*waited_for, *holders), key=lambda holder: holder.needs_from)))
     if log_id is not None or not found.droppable:
         return found
     unmoved = session.rows(
@@ -213,6 +229,7 @@ def retain_store(
     store: Store,
     *,
     recorded_by: str,
+    readers: Sequence[NamedReader] = (),
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> StoreRetained:
     """Drops every segment of a store that no hop and no subscription needs, and its rows in the ledgers.
@@ -225,6 +242,7 @@ def retain_store(
     Args:
         store: the store.
         recorded_by: who does it, for the ledger of dropped segments.
+        readers: those that relaybox.yaml names there (named_readers).
         patience_seconds: how long a table that is held is tried again.
 
     Raises:
@@ -236,13 +254,17 @@ def retain_store(
         # each drop is one statement and its COMMIT: no session waits for this process
         session.connection.autocommit = True
         noted = seal_segments(session)
+        # One that subscribes after this look is a subscription then. No row of a subscription is ever deleted.
+        awaited = {one.log_id: one for one in reversed(list_awaited(session, readers))}
         retained = [
-            _retained(hop, list(_drop_segments(session, log_id, recorded_by, patience_seconds)))
+            _retained_for(hop, awaited[log_id])
+            if log_id in awaited
+            else _retained(hop, list(_drop_segments(session, log_id, recorded_by, patience_seconds)))
             for log_id, hop in _tables(session)
         ]
         if noted.is_waiting:
             seal_segments(session, noted)
-        compacted_count, released_count = _compact_ledgers(session, recorded_by)
+        compacted_count, released_count = _compact_ledgers(session, recorded_by, awaited)
         compacted_attempt_count = _compact_derivations(session)
     done = StoreRetained(store.name, tuple(retained), compacted_count, compacted_attempt_count, released_count)
     for table in done.tables:
@@ -273,6 +295,13 @@ class DropAnswer(NamedTuple):
     needs_from: int | None
 
 
+def _retained_for(hop: str | None, awaited: AwaitedReader) -> TableRetained:
+    """Nothing was dropped: the store itself would not keep it for a reader that it does not know."""
+    return TableRetained(
+        hop, 0, 0, "kept", f"awaited {awaited.reader.name}", awaited.needs_from, next_step=awaited.reader.next_step
+    )
+
+
 def _retained(hop: str | None, answers: Sequence[DropAnswer]) -> TableRetained:
     *gone, last = answers
     outcome = cast("Literal['kept', 'busy', 'none']", last.outcome)
@@ -296,15 +325,16 @@ def _drop_segments(session: StoreSession, log_id: int | None, recorded_by: str, 
             return
 
 
-def _compact_ledgers(session: StoreSession, recorded_by: str) -> tuple[int, int]:
-    """How many batches were forgotten, and how many detached segments let go, hop by hop."""
+def _compact_ledgers(session: StoreSession, recorded_by: str, awaited: Collection[int]) -> tuple[int, int]:
+    """How many batches were forgotten, and how many detached segments let go, hop by hop; none of logs whose reader is awaited."""
     batches = released = 0
     for hop in session.values("select hop from relaybox_internal.hop_out order by hop"):
         batches += _count(session, "select relaybox_internal.compact_hop_ledgers(%s)", hop)
         session.reach("retention.compacted")
     for log_id in session.values("select log_id from relaybox_internal.hop_in order by log_id"):
         # in this order: what is let go no longer needs its ledgers
-        released += _count(session, "select relaybox_internal.release_detached(%s, %s)", log_id, recorded_by)
+        if log_id not in awaited:
+            released += _count(session, "select relaybox_internal.release_detached(%s, %s)", log_id, recorded_by)
         batches += _count(session, "select relaybox_internal.compact_log_ledgers(%s)", log_id)
         session.reach("retention.compacted")
     return batches, released

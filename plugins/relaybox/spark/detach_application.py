@@ -7,6 +7,7 @@ import getpass
 from collections.abc import Sequence
 
 from relaybox.log_events import emit
+from relaybox.retention.awaited import named_readers
 from relaybox.retention.detaching import detach_segments
 from relaybox.routes import load_routes
 from relaybox.spark.application import new_parser, run_application, spark_session
@@ -20,9 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> None:
-    store = load_routes(options.config).store(options.store)
+    routes = load_routes(options.config)
+    store = routes.store(options.store)
     with spark_session(f"{store.name} detach", store=store.name) as session:
-        done = detach_segments(store, SparkArchive(session), recorded_by=options.recorded_by)
+        done = detach_segments(
+            store, SparkArchive(session), recorded_by=options.recorded_by, readers=named_readers(routes, store)
+        )
     emit("detach_done", store=store.name, segments=len(done.segments), removed=len(done.removed), kept=done.kept or "nothing")
 
 

@@ -16,6 +16,7 @@ from relaybox.airflow.operators.detach import DetachOperator
 from relaybox.airflow.operators.payloads import CollectPayloadsOperator
 from relaybox.airflow.operators.retention import EVERY_STORE, RetentionOperator
 from relaybox.airflow.retry_policy import DriverExitPolicy
+from relaybox.retention.awaited import named_readers
 from relaybox.routes import Routes
 
 RETENTION_CRON = "30 4 * * *"
@@ -58,12 +59,14 @@ def _retention_dag(routes: Routes) -> DAG:
     ) as dag:
         last_tasks: list[BaseOperator] = []
         for store in stores:
-            retain: BaseOperator = RetentionOperator(task_id=retain_task_id(store), store=store, pool=store.pool)
+            readers = named_readers(routes, store)
+            retain: BaseOperator = RetentionOperator(task_id=retain_task_id(store), store=store, readers=readers, pool=store.pool)
             last_tasks.append(retain)
             if store.name in time_limits:
                 last_tasks[-1] = DetachOperator(
                     task_id=detach_task_id(store),
                     store=store,
+                    readers=readers,
                     routes_text=routes.text,
                     spark=routes.detaching_spark(store),
                     pool=store.pool,

@@ -11,13 +11,14 @@ from airflow.sdk.exceptions import AirflowSkipException
 from relaybox.airflow.naming import run_name
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.retention.awaited import NamedReader
 from relaybox.retention.segments import read_retention, retain_store
 from relaybox.routes import Store
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from relaybox.retention.segments import TableRetention
+    from relaybox.retention.segments import Holder, TableRetention
 
 EVERY_STORE = "every store"
 
@@ -28,9 +29,10 @@ class RetentionOperator(BaseOperator):
     Segments that sessions hold are left for the next run; that is no failure.
     """
 
-    def __init__(self, *, store: Store, **kwargs: Any) -> None:
+    def __init__(self, *, store: Store, readers: tuple[NamedReader, ...], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.store = store
+        self.readers = readers
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Returns a line per table: dropped segments and readers of the rest. A dry run lists the droppable segments."""
@@ -38,10 +40,11 @@ class RetentionOperator(BaseOperator):
             raise AirflowSkipException(f"store {self.store.name} was not chosen in the form")
         with terminal_errors_fail_at_once(), service_file([self.store]):
             if context["params"]["dry_run"]:
-                lines = [_kept(table) for table in read_retention(self.store).tables]
+                lines = [_kept(table) for table in read_retention(self.store, self.readers).tables]
             else:
                 recorded_by = run_name(context["ti"])
-                lines = [asdict(table) for table in retain_store(self.store, recorded_by=recorded_by).tables]
+                done = retain_store(self.store, recorded_by=recorded_by, readers=self.readers)
+                lines = [asdict(table) for table in done.tables]
         for line in lines:
             self.log.info("%s", line)
         return lines
@@ -53,5 +56,10 @@ def _kept(table: TableRetention) -> dict[str, Any]:
         "segments": len(table.segments),
         "size_bytes": table.size_bytes,
         "droppable": len(table.droppable),
-        "holders": [f"{holder.kind} {holder.name} from {holder.needs_from}" for holder in table.holders],
+        "holders": [_holder(holder) for holder in table.holders],
     }
+
+
+def _holder(holder: Holder) -> str:
+    told = f"{holder.kind} {holder.name} from {holder.needs_from}"
+    return told if holder.next_step is None else f"{told}; {holder.next_step}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from relaybox.amounts import amount
 from relaybox.cli.printable import print_text
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_seconds, show_time
+from relaybox.retention.awaited import describe_awaited
 from relaybox.retention.retiring import find_unrouted
 
 if TYPE_CHECKING:
@@ -38,9 +39,11 @@ def show_kept(found: StoreRetention) -> None:
             segments = amount(len(one.detachable), "segment")
             console.print(f"  {one.name}: {segments}, {size:,.1f} MB, would be detached for {', '.join(one.detachable_for)}")
         for holder in one.holders:
+            who = _name(holder.kind, holder.name)
             if holder.since is not None:
-                who = _name(holder.kind, holder.name)
                 console.print(f"  {one.name}: {who} needs all from {holder.needs_from:,} on, {_age(holder)}")
+            if holder.next_step is not None:
+                print_text(f"  {one.name}: {who}, needs all from {holder.needs_from:,} on. To end that, {holder.next_step}")
 
 
 def _first_needed(table: TableRetention) -> str:
@@ -57,7 +60,12 @@ def _needs(kind: str, name: str, needs_from: int) -> str:
 
 
 def _name(kind: str, name: str) -> str:
-    return {"window": f"replay window of {name}", "newest": "the newest segment stays"}.get(kind, f"{kind} {name}")
+    shown = {
+        "window": f"replay window of {name}",
+        "newest": "the newest segment stays",
+        "awaited": describe_awaited(name),
+    }
+    return shown.get(kind, f"{kind} {name}")
 
 
 def _age(holder: Holder) -> str:
@@ -91,7 +99,8 @@ def _show_dropped(done: StoreRetained) -> None:
             "busy": f"the next segment is in use by {table.holder or 'a session'}; the next run tries again",
             "none": "no segment is left",
         }[table.outcome]
-        print_text(f"{done.store}: {table.name}: {what}; {why}")
+        step = "" if table.next_step is None else f". To end that, {table.next_step}"
+        print_text(f"{done.store}: {table.name}: {what}; {why}{step}")
     if done.compacted_count:
         print_text(
             f"{done.store}: ledgers: {amount(done.compacted_count, 'batch', 'batches')} removed of which no message is kept"

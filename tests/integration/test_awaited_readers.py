@@ -1,0 +1,172 @@
+"""Readers that relaybox.yaml names and that have not subscribed yet: retention keeps their messages, names them, and lets go later."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from relaybox import errors
+from relaybox.hops.confirmations import settle_hop
+from relaybox.retention.awaited import named_readers
+from relaybox.retention.segments import TableRetained, read_retention, retain_store
+from tests.support.cli import invoke
+from tests.support.endpoint import endpoint
+from tests.support.sinks import deliver_waiting, kafka, webhook, write_sink
+from tests.support.world import World
+
+COUNT = 45
+KEPT = (0, "kept")
+
+
+@pytest.fixture
+def small(world: World) -> World:
+    """Segments of ten rows, and a route that keeps nothing longer than it is needed."""
+    world.cut_small_segments()
+    world.change_route(retention={"replay_window_seconds": 0})
+    return world
+
+
+def move(world: World, count: int = COUNT) -> None:
+    world.send_many(count)
+    world.transfer_all()
+
+
+def retain(world: World, store: str, hop: str) -> TableRetained:
+    """Of the log of a hop, with the readers of relaybox.yaml."""
+    at = world.routes.store(store)
+    done = retain_store(at, recorded_by="test", readers=named_readers(world.routes, at))
+    return next(table for table in done.tables if table.hop == hop)
+
+
+def result(table: TableRetained) -> tuple[int, str]:
+    return table.dropped_count, table.outcome
+
+
+def consume(world: World, store: str, subscription: str) -> int:
+    read = 0
+    while rows := world.query(store, "select stream_position, token from relaybox.fetch(%s, 1000)", subscription):
+        world.query(store, "select relaybox.ack(%s, %s, %s)", subscription, *rows[-1])
+        read += len(rows)
+    return read
+
+
+def dry_run(store: str) -> str:
+    return " ".join(invoke("retention", store, "--dry-run").stdout.split())
+
+
+def rewrite(world: World, **sections: Any) -> None:
+    document = yaml.safe_load(world.path.read_text())
+    world.path.write_text(yaml.safe_dump({**document, **sections}))
+
+
+def test_g7_a_named_subscription_gets_what_was_delivered_before_it_subscribed(small: World) -> None:
+    """While confirm settles nothing, retention drops nothing; then ghost reads all, and it goes."""
+    small.change_route(retention={"replay_window_seconds": 0}, policy="processed", processed_by=["ghost"])
+    move(small)
+    with pytest.raises(errors.NotSubscribed):
+        settle_hop(small.route, small.second_hop, recorded_by="test")
+    kept = retain(small, "analytics", "flights/2")
+    assert (*result(kept), kept.holder, kept.needs_from) == (*KEPT, "awaited subscription ghost", 1)
+    assert small.value("analytics", "select relaybox.subscribe('ghost', 'flights')") == 1
+    assert retain(small, "analytics", "flights/2").holder == "subscription ghost"
+    assert consume(small, "analytics", "ghost") == COUNT
+    small.settle_all()
+    assert retain(small, "analytics", "flights/2").dropped_count == 4
+
+
+def test_retention_names_the_awaited_subscription_and_what_ends_that(small: World) -> None:
+    """In the answer of a run and of a dry run, for people and as JSON. A person follows it."""
+    small.change_route(retention={"replay_window_seconds": 0}, policy="processed", processed_by=["ghost"])
+    move(small)
+    who = "subscription ghost, which relaybox.yaml names and which has not subscribed yet"
+    statement = "select relaybox.subscribe('ghost', 'flights')"
+    step = f"run at analytics: {statement}; or take the name out of processed_by of route flights and run: relaybox init"
+    told = dry_run("analytics")
+    assert f"log of flights/2: {who}, needs all from 1 on. To end that, {step}" in told
+    (store,) = json.loads(invoke("retention", "analytics", "--dry-run", "--json").stdout)["stores"]
+    (log,) = [table for table in store["tables"] if table["hop"] == "flights/2"]
+    assert log["droppable"] == []
+    assert [(one["name"], one["next_step"]) for one in log["holders"] if one["kind"] == "awaited"] == [
+        ("subscription ghost", step)
+    ]
+    told = " ".join(invoke("retention", "analytics").stdout.split())
+    assert f"0 segments dropped, 0.0 MB; the next segment is kept: {who}, from 1. To end that, {step}" in told
+    (store,) = json.loads(invoke("retention", "analytics", "--json").stdout)["stores"]
+    (log,) = [table for table in store["tables"] if table["hop"] == "flights/2"]
+    assert (log["outcome"], log["holder"], log["next_step"]) == ("kept", "awaited subscription ghost", step)
+    small.change_route(retention={"replay_window_seconds": 0})
+    small.settle_all()
+    assert retain(small, "analytics", "flights/2").dropped_count == 4, "the name is out of the file"
+
+
+def test_a_subscription_that_was_ended_keeps_nothing(small: World) -> None:
+    """It said so. A subscription of that name to another stream is not the one that is awaited."""
+    other = {"topics": ["orders"], "path": ["airline", "analytics"]}
+    rewrite(small, routes={"flights": small_route(processed_by=["ghost"]), "orders": other})
+    small.register()
+    move(small)
+    small.query("analytics", "select relaybox.subscribe('ghost', 'orders')")
+    assert retain(small, "analytics", "flights/2").holder == "awaited subscription ghost"
+    small.query("analytics", "select relaybox.unsubscribe('ghost', 'test')")
+    assert retain(small, "analytics", "flights/2").holder == "awaited subscription ghost"
+    small.query("analytics", "select relaybox.subscribe('ghost', 'flights')")
+    small.query("analytics", "select relaybox.unsubscribe('ghost', 'test')")
+    assert retain(small, "analytics", "flights/2").dropped_count == 4
+
+
+def small_route(**changes: object) -> dict[str, object]:
+    path = ["airline", "hub", "analytics"]
+    return {"topics": ["flights"], "path": path, "policy": "processed", "retention": {"replay_window_seconds": 0}, **changes}
+
+
+def test_a_webhook_gets_what_was_delivered_before_its_first_run(small: World) -> None:
+    """Its log is kept from `init` on, whatever hinders its first run. It names the command that runs it."""
+    with endpoint() as here:
+        sink = webhook(small, here.url)
+        move(small)
+        small.settle_all()
+        kept = retain(small, "hub", "flights/1")
+        assert (*result(kept), kept.holder) == (*KEPT, "awaited webhook billing")
+        assert kept.next_step == "run: relaybox webhook run billing; or write start: latest, or take it out of relaybox.yaml"
+        assert "webhook billing, which relaybox.yaml names and which has not subscribed yet" in dry_run("hub")
+        assert deliver_waiting(sink).delivered_count == len(here.requests) == COUNT
+        assert retain(small, "hub", "flights/1").dropped_count == 4
+
+
+@pytest.mark.parametrize("start", ["earliest", "3", "2020-01-01T00:00:00Z", "latest"])
+def test_a_sink_of_kafka_keeps_the_log_unless_it_starts_at_latest(small: World, start: str) -> None:
+    """Of a start in the middle the whole log is kept, until the sink has run."""
+    kafka(small, "127.0.0.1:1", start=start)
+    move(small)
+    small.settle_all()
+    kept = retain(small, "hub", "flights/1")
+    if start == "latest":
+        assert kept.dropped_count == 4
+    else:
+        assert (*result(kept), kept.holder) == (*KEPT, "awaited kafka warehouse")
+    assert retain(small, "analytics", "flights/2").dropped_count == 4, "the sink reads another store"
+
+
+def test_an_export_and_a_derivation_keep_the_log_until_they_run(small: World) -> None:
+    """The same, named as their commands name them; the version of a derivation does not count."""
+    write_sink(small, "exports", "lake", {"stream": "flights", "store": "hub", "to": "parquet", "path": "/lake"})
+    derive = {"from": "flights", "sql": "select payload, 'late' as topic from flights", "version": 1}
+    late = {"topics": ["late"], "path": ["hub", "analytics"], "derive": derive}
+    rewrite(small, routes={"flights": small_route(policy="cascade"), "late": late})
+    small.register()
+    move(small)
+    small.settle_all()
+    hub = small.routes.store("hub")
+    tables = {table.hop: table for table in read_retention(hub, named_readers(small.routes, hub)).tables}
+    assert [(one.name, one.next_step) for one in tables["flights/1"].holders if one.kind == "awaited"] == [
+        (name, f"run: relaybox {command}; or write start: latest, or take it out of relaybox.yaml")
+        for name, command in (("export lake", "export lake"), ("derivation late", "derive late"))
+    ]
+    assert tables["flights/1"].droppable == ()
+    small.query("hub", "select relaybox.subscribe('export.lake', 'flights', 'latest')")
+    assert retain(small, "hub", "flights/1").holder == "awaited derivation late"
+    small.query("hub", "select relaybox.subscribe('derive.late.v7', 'flights', 'latest')")
+    assert retain(small, "hub", "flights/1").dropped_count == 4
