@@ -52,6 +52,7 @@ from tests.airflow.connect_server import connect_server
 from tests.airflow.connections import change_connection
 from tests.support.patience import patience
 from tests.support.payloads import Directory, add_place, place_of, refs, send, stores_of
+from tests.support.sinks import webhook
 from tests.support.world import World, routes_file, wait_until
 
 SPARK_SUBMIT = """\
@@ -714,6 +715,13 @@ def test_retention_drops_in_the_store_that_was_asked_for_and_says_who_needs_the_
     assert [(line["hop"], line["dropped_count"], line["holder"]) for line in done][1] == ("flights/1", 0, "newest flights/1")
     with pytest.raises(AirflowSkipException, match="store hub was not chosen in the form"):
         execute(task, try_number=1, store="airline", dry_run=False)
+    webhook(connected, "http://127.0.0.1:1/")
+    task = build_retention_dag(connected.routes)["relaybox_retention"].get_task("retain_hub")
+    step = "run: relaybox webhook run billing; or write start: latest, or take it out of relaybox.yaml"
+    told, _ = execute(task, try_number=1, store="hub", dry_run=True)
+    assert f"awaited webhook billing from 1; {step}" in told[1]["holders"]
+    done, _ = execute(task, try_number=1, store="hub", dry_run=False)
+    assert (done[1]["holder"], done[1]["next_step"]) == ("awaited webhook billing", step)
 
 
 def test_payloads_are_collected_after_all_stores_dropped_their_segments(connected: World, tmp_path: Path) -> None:
@@ -756,6 +764,11 @@ def test_detaching_starts_spark_only_for_what_a_stopped_consumer_keeps(connected
         execute(task, try_number=1, store="every store", dry_run=True)
     with pytest.raises(AirflowSkipException, match="store hub was not chosen in the form"):
         execute(task, try_number=1, store="airline", dry_run=False)
+    sink = webhook(connected, "http://127.0.0.1:1/")
+    awaiting = build_retention_dag(connected.routes)["relaybox_retention"].get_task("detach_hub")
+    with pytest.raises(AirflowSkipException, match="store hub: no segment to detach"):
+        execute(awaiting, try_number=1, store="hub", dry_run=False)
+    connected.query("hub", "select relaybox.subscribe(%s, 'flights')", sink.subscription)
     assert not spark_submit.was_called
     execute(task, try_number=1, store="every store", dry_run=False)
     assert spark_submit.arguments[-4:-1] == ["--store", "hub", "--recorded-by"]

@@ -198,7 +198,9 @@ def test_nothing_is_detached_of_a_log_whose_reader_has_yet_to_subscribe(stopped:
     assert not has_detach_work(hub, readers)
     done = detach_segments(hub, archive, recorded_by="test", readers=readers)
     assert (done.segments, done.removed) == ((), ())
-    assert done.kept[LOG].startswith("webhook billing, which relaybox.yaml names and which has not subscribed yet. To end that, run: ")
+    assert done.kept[LOG].startswith(
+        "webhook billing, which relaybox.yaml names and which has not subscribed yet. To end that, run: "
+    )
     stopped.query("hub", "select relaybox.unsubscribe('dead', 'test')")
     assert retain_store(hub, recorded_by="test", readers=readers).released_count == 0
     assert (segment.first, "detached") in states(stopped)
