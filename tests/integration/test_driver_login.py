@@ -13,6 +13,7 @@ from relaybox import errors
 from relaybox.stores.schema import initialise_store
 from tests.support.cli import invoke
 from tests.support.services import break_service
+from tests.support.sinks import webhook
 from tests.support.world import STORES, World, routes_file
 
 pytestmark = pytest.mark.thorough
@@ -91,6 +92,7 @@ ACTS = (
 def test_a_driver_moves_everything_and_alters_nothing(driven: World, databases: Mapping[str, Mapping[str, Any]]) -> None:
     """The whole way over three stores, with logins that own nothing; each refused statement is tried in a store with messages."""
     world = driven
+    webhook(world, "http://127.0.0.1:1/")  # retention asks each store for its subscriptions
     for command in (*MOVES, *READS, *ACTS):
         run(*command.split())
     for statement in REFUSED:
