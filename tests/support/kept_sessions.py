@@ -18,6 +18,7 @@ from typing import Any
 
 import psycopg2
 from psycopg2.extensions import TRANSACTION_STATUS_IDLE
+from psycopg2.sql import Composable
 
 _LEAVES_SOMETHING = re.compile(r"\b(set|set_config|reset|temp|temporary|listen|prepare|declare|load)\b|advisory", re.IGNORECASE)
 """Statements after which a session may not be as it was."""
@@ -32,7 +33,7 @@ _lock = threading.Lock()
 
 
 @contextmanager
-def kept_session(service: str, options: str, statement: str) -> Iterator[Any]:
+def kept_session(service: str, options: str, statement: str | Composable) -> Iterator[Any]:
     """A session of a libpq service, in autocommit, for one statement."""
     key = (Path(os.environ["PGSERVICEFILE"]).read_text(encoding="utf-8"), service, options)
     session = _take(key) or psycopg2.connect(service=service, options=options)
@@ -42,9 +43,10 @@ def kept_session(service: str, options: str, statement: str) -> Iterator[Any]:
     except BaseException:
         session.close()
         raise
-    if _CHANGES_LATER_SESSIONS.search(statement):
+    text = statement if isinstance(statement, str) else statement.as_string(session)
+    if _CHANGES_LATER_SESSIONS.search(text):
         close_kept_sessions()
-    if _LEAVES_SOMETHING.search(statement) or session.info.transaction_status != TRANSACTION_STATUS_IDLE or session.notices:
+    if _LEAVES_SOMETHING.search(text) or session.info.transaction_status != TRANSACTION_STATUS_IDLE or session.notices:
         session.close()
         return
     with _lock:
