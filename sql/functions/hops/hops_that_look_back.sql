@@ -14,6 +14,9 @@ declare
     sealed_seq constant bigint := relaybox_internal.sealed_through(relaybox_internal.oldest_lower(heads));
     sealed_now constant bigint := relaybox_internal.sealed_through(pg_current_snapshot());
 begin
+    if cardinality(heads) = 0 then
+        return; -- without the oldest snapshot, all segments would be planned for
+    end if;
     return query
     with far as (
         select l.lower::text as lower

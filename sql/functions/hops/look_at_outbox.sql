@@ -28,6 +28,11 @@ declare
     piece_rows bigint := least(500, most_rows);
     piece record;
 begin
+    idle := '{}';
+    through_xid := upper_xid;
+    if cardinality(heads) = 0 then
+        return; -- without the oldest snapshot, all segments would be planned for
+    end if;
     -- of transactions that a snapshot saw open
     with sent as materialized (
         select o.topic, o.xid, max(o.seq) as newest_seq

@@ -34,6 +34,11 @@ begin
             )
     );
     far := array(select relaybox_internal.hops_that_look_back(heads, least_rows));
+    passed := 0;
+    has_more := false;
+    if far = '{}' then
+        return;
+    end if;
     heads := array(select h from relaybox_internal.lock_idle_hops(far) h);
     -- each is a statement, as in a plan: the snapshot is later than the locks, and the look is later than the snapshot
     select pg_current_snapshot() into taken;
