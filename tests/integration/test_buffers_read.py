@@ -164,10 +164,6 @@ HOT: dict[str, tuple[str, str]] = {
     ),
     "poll of all": ("airline", "select * from relaybox_internal.hops_with_work()"),
     "pass": ("airline", "select * from relaybox_internal.pass_idle_hops('flights/1', 1000, 200000)"),
-    "pass, no other hop": (
-        "airline",
-        "select relaybox_internal.hops_that_look_back('{}', 1000), relaybox_internal.look_at_outbox('{}', 200000)",
-    ),
     "make segments": ("airline", "select relaybox_internal.ensure_outbox_segments()"),
     "seal": ("airline", "select * from relaybox_internal.seal_outbox_segments()"),
     "send": ("airline", "insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'm')"),

@@ -151,6 +151,20 @@ def test_a_poll_of_many_idle_hops_reads_what_a_busy_one_sent_once(many: World) -
     assert many.value("airline", poll) == 1
 
 
+@pytest.mark.parametrize("look", ["look_at_outbox('{}', null)", "hops_that_look_back('{}', 1000)"])
+def test_a_look_at_no_hop_opens_no_segment(world: World, look: str) -> None:
+    """Without the oldest snapshot of the hops it would be planned for all segments of the outbox."""
+    with world.session() as session, session.cursor() as cursor:
+        cursor.execute(f"select * from relaybox_internal.{look}")
+        cursor.execute(
+            """
+            select l.relation::regclass::text from pg_locks l join pg_inherits i on i.inhrelid = l.relation
+            where i.inhparent = 'relaybox.outbox'::regclass and l.pid = pg_backend_pid()
+            """
+        )
+        assert cursor.fetchall() == []
+
+
 def test_all_idle_hops_are_moved_on_together(many: World) -> None:
     many.send_many(1_200)
     assert passed(many) == len(OTHERS)
