@@ -97,6 +97,8 @@ def test_what_is_said_continues_it_without_loss(world: World) -> None:
     ((_, _, next_step),) = said_by_doctor()
     (keep,) = KEEP.findall(next_step)
     world.query(STORE, keep)
+    ((_, _, next_step),) = said_by_doctor()
+    assert KEEP.findall(next_step) == [], "it is there already"
     world.send("m6", topic="t")
     move(world, "r1", "r2")
     assert consume(world, "x") == ["m4", "m5"]

@@ -26,6 +26,7 @@ class OrphanedSubscription:
         settings: what its subscribe() was given beside source and start, as SQL; empty: the defaults.
         stream_is_filled: a route of the file has the stream, without the topic.
         elsewhere: streams of the store by which the file brings the topic, or a topic of the stream; with these topics.
+        kept_in: those of them that have the subscription already that keeps their messages (keeper()).
         sink: of the file, in this store, with this subscription; None: an application reads it.
     """
 
@@ -37,6 +38,7 @@ class OrphanedSubscription:
     settings: str
     stream_is_filled: bool
     elsewhere: dict[str, tuple[str, ...]]
+    kept_in: tuple[str, ...]
     sink: Sink | None
 
     @property
@@ -63,18 +65,18 @@ class OrphanedSubscription:
         end = f"select relaybox.unsubscribe('{self.subscription}', 'REASON');"
         if not self.elsewhere:
             return f"Give it a route again. Or, when it is 0 behind: {end}"
-        kept = " ".join(self._keep(stream) for stream in self.elsewhere)
-        names = " and ".join(map(self._keeper, self.elsewhere))
+        names = " and ".join(keeper(stream, self.subscription) for stream in self.elsewhere)
+        missing = " ".join(self._keep(stream) for stream in self.elsewhere if stream not in self.kept_in)
+        first = f"Before retention drops what no subscription keeps, run in store {self.store}: {missing} " if missing else ""
         return (
-            f"Stream positions of {self.stream} mean nothing in another stream. At once, in store {self.store}: {kept} "
-            f"Retention keeps nothing of a stream for a subscription that is not there. When {self.subscription} is 0 behind, "
-            f"{self._go_on(names, end)} What {self.stream} delivered and the outbox still had comes there again, with the same message_id. "
-            f"To begin behind it, and under the old name: {SECTION}."
+            f"Stream positions of {self.stream} mean nothing in another stream. {first}When {self.subscription} is 0 behind, "
+            f"{self._go_on(names, end)} {names} gets what {self.stream} delivered and the outbox still had again, with its message_id. "
+            f"To repeat less, and to keep the name: {SECTION}."
         )
 
     def _go_on(self, names: str, end: str) -> str:
         if self.sink is None:
-            return f"let its workers read {names}, and {end}"
+            return f"let its workers read {names}, and run: {end}"
         stream, run = next(iter(self.elsewhere)), f"{self.sink.kind} run {self.sink.name}"
         return (
             f"for which relaybox --config OLD.yaml {run} --until-empty delivers the rest, with relaybox.yaml as it was: end its processes, "
@@ -82,11 +84,14 @@ class OrphanedSubscription:
             f"run it with --begin-anew, and end {names} as well."
         )
 
-    def _keeper(self, stream: str) -> str:
-        return f"{stream}.{self.subscription}"[:60]
-
     def _keep(self, stream: str) -> str:
-        return f"select relaybox.subscribe('{self._keeper(stream)}', '{self.topic or stream}', 'earliest'{self.settings});"
+        name = keeper(stream, self.subscription)
+        return f"select relaybox.subscribe('{name}', '{self.topic or stream}', 'earliest'{self.settings});"
+
+
+def keeper(stream: str, subscription: str) -> str:
+    """The name of the subscription that keeps the messages of another stream, until a subscription goes on there."""
+    return f"{stream}.{subscription}"[:60]
 
 
 class _Open(NamedTuple):
@@ -139,6 +144,7 @@ def _orphaned(subscriptions: list[_Open], store: Store, routes: Routes) -> Itera
             carried.setdefault(hop.stream, set()).update(hop.topics)
     open_streams = {hop.stream for hop in routes.hops if hop.destination == store and hop.topics_by_subscription}
     sinks = {sink.subscription: sink for sink in routes.sinks if sink.store == store}
+    names = {one.subscription for one in subscriptions}
     for one in subscriptions:
         topics = carried.get(one.stream)
         if topics is not None:
@@ -159,6 +165,7 @@ def _orphaned(subscriptions: list[_Open], store: Store, routes: Routes) -> Itera
             settings=one.settings,
             stream_is_filled=topics is not None,
             elsewhere=elsewhere,
+            kept_in=tuple(stream for stream in elsewhere if keeper(stream, one.subscription) in names),
             sink=sinks.get(one.subscription),
         )
 
