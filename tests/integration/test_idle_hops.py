@@ -342,7 +342,7 @@ def test_a_store_on_which_no_hop_may_plan_is_told(many: World, caplog: pytest.Lo
     many.query("airline", "alter table relaybox.outbox alter xid set default '5'::xid8")
     with caplog.at_level("INFO"):
         assert passed(many) == 0
-    assert "idle_hops_not_passed store=airline" in caplog.text
+    assert "idle_hops_not_moved_on store=airline" in caplog.text
     with pytest.raises(errors.RelayboxError):
         move(many, "other3")
 

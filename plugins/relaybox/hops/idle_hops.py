@@ -1,4 +1,4 @@
-"""Hops without messages in a store where others are busy: a driver of another hop, or the watch, records that nothing of theirs was sent.
+"""Idle hops in a store where others are busy: the driver of another hop, or the watch, records that no message of theirs was sent.
 
 A poll looks at all that was sent since the hop's newest snapshot. Nobody drives a hop that has nothing to move, so without
 this its snapshot would stay, and a poll of it would read all messages that the store has sent since.
@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
-from relaybox.log_events import emit
+from relaybox.log_events import warn
 
 if TYPE_CHECKING:
     from relaybox.stores.sessions import StoreSession
@@ -22,7 +22,7 @@ SECONDS_OF_A_DRIVER = 0.5
 """It wants to move its own messages; the next one goes on."""
 
 _ROWS_AT_ONCE = 200_000
-"""So many are read while the hops are locked: their drivers, if any come, wait as long as a batch takes to plan."""
+"""So many rows are read while the hops are locked. If a message comes for one of them meanwhile, its driver waits that long."""
 
 
 class _Passed(NamedTuple):
@@ -35,7 +35,7 @@ class _Passed(NamedTuple):
 def pass_idle_hops(source: StoreSession, *, beside: str = "", seconds: float = SECONDS_OF_A_DRIVER) -> int:
     """Moves the newest snapshot of a store's idle hops past transactions that sent nothing of theirs (pass_idle_hops.sql).
 
-    What is wrong with a store, its own drivers say too: it is logged here (`idle_hops_not_passed`), and looks stay as long as they were.
+    What is wrong with a store, its own drivers say too: it is logged here (`idle_hops_not_moved_on`), and looks stay as long as they were.
 
     Args:
         source: a session outside any transaction. Each look is one statement: no hop is locked while this process does not answer.
@@ -61,7 +61,7 @@ def pass_idle_hops(source: StoreSession, *, beside: str = "", seconds: float = S
         except errors.StoreUnreachable:
             raise
         except errors.RelayboxError as error:
-            emit("idle_hops_not_passed", store=source.store, error=error)
+            warn("idle_hops_not_moved_on", store=source.store, error=error)
             return passed
         passed, has_more = passed + found.passed, found.has_more
     return passed
