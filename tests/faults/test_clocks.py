@@ -99,6 +99,7 @@ OF_APPLICATIONS = {
     "django/models.py": "a message id begins with the time, as the store makes it: no order is read from it",
     "payloads/store.py": "the name of a payload's file tells the time of its write; its random part makes it unique",
     "payloads/place_stores.py": "when a collection asked a store",
+    "payloads/preparing.py": "when a place recorded a store: the earliest of its clock and those of the stores",
 } | dict.fromkeys(
     ("payloads/checking.py", "payloads/collecting.py"),
     "a file is old by the earliest of the clocks of the stores and of this machine, less the grace; a step forward moves files into the trash",
