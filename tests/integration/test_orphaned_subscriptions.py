@@ -159,7 +159,11 @@ def test_a_route_that_is_merged_into_another_leaves_subscriptions_to_its_stream(
     assert "Subscription x reads topic t of stream r1" in x
     assert "relaybox.yaml brings topics t, u to store hub in stream r2" in whole
     assert "select relaybox.subscribe('r2.whole', 'r2', 'earliest');" in whole
-    assert 'Write stream: r2 and start: "earliest" into kafka lake, run it with --begin-anew' in sink
+    assert "select relaybox.subscribe('r2.kafka.lake', 'r2', 'earliest'); Then: (1) Deliver the rest of r1" in sink
+    assert "Run: relaybox --config OLD.yaml kafka run lake --until-empty (2) End its processes." in sink
+    assert "In store hub, run: select relaybox.unsubscribe('kafka.lake', 'REASON'); (3) Write stream: r2 and start:" in sink
+    assert "Run: relaybox kafka run lake --begin-anew (4) In store hub, run: select relaybox.unsubscribe('r2.kafka.lake'," in sink
+    assert "docs/outward.md, Another stream or store" in sink
     route(world, r2=["v"])
     assert [("no route of relaybox.yaml fills stream r1" in one, "Give it a route again" in one) for one in said_by_init()] == [
         (True, True),

@@ -71,7 +71,7 @@ def test_a_renamed_sink_of_kafka_goes_on_where_the_old_one_stands(world: World) 
         assert f"{STORE}: kafka lake is new" in " ".join(invoke("init", STORE).stdout.split())
         ((severity, what, next_step),) = said_by_doctor()
         assert (severity, invoke("doctor", STORE).exit_code) == ("warning", 3)
-        assert "Subscription kafka.warehouse is of no sink of relaybox.yaml, which has no kafka.warehouse in store hub" in what
+        assert "Subscription kafka.warehouse belongs to no sink: relaybox.yaml has no kafka.warehouse in store hub" in what
         assert "It is 2 stream positions of flights behind" in what
         assert CONTINUES.findall(next_step) == CONTINUES.findall(said) == ["6"]
         assert "select relaybox.unsubscribe('kafka.warehouse', 'REASON');" in next_step
@@ -135,7 +135,7 @@ def test_a_sink_that_moved_to_another_store_leaves_its_subscription(world: World
     world.query(STORE, "select relaybox.replay('kafka.warehouse', '1', 'why', '2', true)")
     rename(world, "kafka", "warehouse", "warehouse", store="analytics")
     ((severity, what, next_step),) = said_by_doctor()
-    assert (severity, "Subscription kafka.warehouse is of no sink" in what) == ("warning", True)
+    assert (severity, "Subscription kafka.warehouse belongs to no sink" in what) == ("warning", True)
     (said,) = said_by_init()
     assert "kafka warehouse is in store analytics now, and begins there at its start" in said
     assert "kafka.warehouse stays in store hub, 0 stream positions of flights behind" in said
@@ -163,7 +163,12 @@ def test_a_sink_that_gets_another_stream_takes_no_position_over(world: World) ->
         with pytest.raises(errors.ConfigurationError, match=r"relaybox.yaml has stream r2, the store r1") as refused:
             deliver_waiting(webhook(world, here.url, stream="r2"))
         next_step = refused.value.next_step
-        assert "take no stream position of r1 over" in next_step
+        assert "Take no stream position of r1 over" in next_step
+        ((severity, what, step),) = said_by_doctor()
+        assert (severity, invoke("doctor", STORE).exit_code) == ("warning", 3)
+        assert "relaybox.yaml has stream r2, the open subscription webhook.billing in store hub has stream r1, 0 stream" in what
+        assert next_step.partition("(1)")[2] == step.partition("(1)")[2], "it is told before the first run too"
+        assert said_by_init() == [f"{what} {step}"]
         assert "next stream position" not in next_step
         (start,) = re.findall(r'start: "([a-z0-9]+)"', next_step)
         world.query(STORE, ENDS.findall(next_step)[0])
@@ -171,6 +176,30 @@ def test_a_sink_that_gets_another_stream_takes_no_position_over(world: World) ->
         ids = [request.headers["webhook-id"] for request in here.requests]
     delivered = world.query(STORE, "select message_id::text from relaybox.read_stream('r2', 0, 1000)")
     assert {one for (one,) in delivered} <= set(ids)
+    assert [severity for severity, _, _ in said_by_doctor()] == ["ok"]
+    assert said_by_init() == []
+
+
+def test_a_sink_that_gets_another_topic_is_named_before_it_runs(world: World) -> None:
+    """Its runs are refused. What is said goes on behind what was acknowledged."""
+    write_routes(world, r1=["t", "u"])
+    world.send_many(4, topic="t")
+    world.transfer(world.routes.hop("r1/1"))
+    with endpoint() as here:
+        assert deliver_waiting(webhook(world, here.url, stream="r1")).delivered_count == 4
+        world.send_many(2, topic="u", prefix="u")
+        world.transfer(world.routes.hop("r1/1"))
+        sink = webhook(world, here.url, stream="r1", topic="u")
+        ((severity, what, next_step),) = said_by_doctor()
+        assert severity == "warning"
+        assert "has topic u of stream r1, the open subscription webhook.billing in store hub has stream r1, 2 stream" in what
+        assert said_by_init() == [f"{what} {next_step}"]
+        with pytest.raises(errors.ConfigurationError, match=r"relaybox.yaml has topic u, the store none"):
+            deliver_waiting(sink)
+        world.query(STORE, ENDS.findall(next_step)[0])
+        again = webhook(world, here.url, stream="r1", topic="u", start=CONTINUES.findall(next_step)[0])
+        assert deliver_waiting(again, begin_anew=True).delivered_count == 2
+    assert [severity for severity, _, _ in said_by_doctor()] == ["ok"]
 
 
 def write_routes(world: World, **topics: list[str]) -> None:

@@ -34,7 +34,8 @@ class InitialisedStore(Document):
     """Hops that leave the store and that relaybox.yaml no longer contains, unless they are retired."""
     renamed_sinks: list[str]
     """New sinks that read the stream of one that relaybox.yaml no longer contains: where each will begin, and how to begin where the
-    other one stands. And subscriptions of sinks that relaybox.yaml has in another store now."""
+    other one stands. And sinks that relaybox.yaml gives another store, stream or topic than
+    their subscription has."""
     orphaned_subscriptions: list[str]
     """Subscriptions that get no new message, since relaybox.yaml brings their topic in another stream or in none: how far behind each is,
     and how it goes on."""

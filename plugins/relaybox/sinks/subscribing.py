@@ -11,6 +11,7 @@ from relaybox.clients.sqlalchemy import SqlalchemySession
 from relaybox.clients.steps import drive
 from relaybox.log_events import emit
 from relaybox.sinks.session import SinkSession
+from relaybox.stores.changed_sinks import continue_in_stream
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -157,11 +158,8 @@ def _other_settings(sink: Sink) -> str:
 
 def _other_stream(sink: Sink, former: str) -> str:
     return (
-        f"Write into relaybox.yaml what the store has. Or, to go on in stream {sink.stream}: take no stream position of {former} over, "
-        f"it is another message in {sink.stream}. With relaybox.yaml as it was, deliver the rest of {former}: relaybox --config OLD.yaml "
-        f"{sink.kind} run {shlex.quote(sink.name)} --until-empty. Run select relaybox.unsubscribe('{sink.subscription}', 'REASON'), write "
-        f'start: "earliest", and run: {_run(sink)} --begin-anew. What both streams have is sent again, with the ids that it had. '
-        "To begin behind it: docs/outward.md, Another stream or store"
+        f"Write into relaybox.yaml what the store has. Or, to go on in stream {sink.stream}: "
+        f"{continue_in_stream(sink, former=former, stream=sink.stream)}"
     )
 
 

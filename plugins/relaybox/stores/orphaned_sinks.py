@@ -1,4 +1,4 @@
-"""Subscriptions of sinks that relaybox.yaml no longer contains: the sink was taken out of the file, or has another name now."""
+"""Subscriptions of sinks that relaybox.yaml no longer contains: the sink was taken out of the file, or has another name or store now."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 from relaybox.amounts import amount
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from relaybox.routes import Routes, Sink, Store
     from relaybox.stores.sessions import StoreSession
 
 
 @dataclass(frozen=True)
-class OrphanedSink:
-    """An open subscription with the name of a sink that the file does not have in this store.
+class SinkSubscription:
+    """An open subscription with the name of a sink, whether the file has that sink or not.
 
     Attributes:
         topic: None: all of the stream.
         waiting_count: stream positions that are not acknowledged, of all topics of the stream.
-        next_stream_position: from which on a sink that takes its place misses nothing: behind what all lanes acknowledged, or the first of
-            the messages that were passed until they are due, which end with their subscription.
+        next_stream_position: from which on a sink that takes its place misses nothing: the first that not every lane has acknowledged, or
+            that of the first delayed message that was passed, if that is lower: these end with their subscription.
     """
 
     store: str
@@ -42,7 +44,7 @@ class OrphanedSink:
 
     @property
     def section(self) -> str:
-        """Of relaybox.yaml, that had the sink."""
+        """Of relaybox.yaml, that has or had the sink."""
         return {"webhook": "webhooks"}.get(self.kind, self.kind)
 
     @property
@@ -62,7 +64,7 @@ class OrphanedSink:
         return (sink.kind, sink.store.name, sink.stream, sink.topic) == (self.kind, self.store, self.stream, self.topic)
 
 
-_ORPHANED_SINKS = """
+_SINK_SUBSCRIPTIONS = """
 select s.subscription, s.stream, s.topic, s.stream_positions_behind as waiting_count,
     least(s.done_stream_position + 1, (
         select min(d.stream_position) from relaybox_internal.dead_letter d
@@ -70,18 +72,20 @@ select s.subscription, s.stream, s.topic, s.stream_positions_behind as waiting_c
         where n.subscription = s.subscription and n.ended_at is null and d.reason = 'delayed' and d.state in ('delayed', 'redriving')
     )) as next_stream_position
 from relaybox.subscriptions s
-where s.replay_of is null and s.subscription ~ '^(webhook|kafka)[.]' and s.subscription <> all(%s)
+where s.replay_of is null and s.subscription ~ '^(webhook|kafka)[.]'
 order by s.subscription
 """
 
 
-def list_orphaned_sinks(session: StoreSession, store: Store, routes: Routes) -> list[OrphanedSink]:
-    """The subscriptions of a store with the names of sinks that the file does not have there, by name.
+def list_sink_subscriptions(session: StoreSession, store: Store) -> list[SinkSubscription]:
+    """The open subscriptions of a store with the names of sinks, by name. Reads no message. Runs in the session's transaction."""
+    return session.rows(SinkSubscription, _SINK_SUBSCRIPTIONS, store=store.name)
 
-    Reads no message. Runs in the session's transaction.
-    """
-    names = [sink.subscription for sink in routes.sinks if sink.store == store]
-    return session.rows(OrphanedSink, _ORPHANED_SINKS, names, store=store.name)
+
+def choose_orphaned(subscriptions: Sequence[SinkSubscription], store: Store, routes: Routes) -> list[SinkSubscription]:
+    """Those of sinks that the file does not have in this store."""
+    names = {sink.subscription for sink in routes.sinks if sink.store == store}
+    return [one for one in subscriptions if one.subscription not in names]
 
 
 def describe_renamed(session: StoreSession, store: Store, routes: Routes) -> list[str]:
@@ -90,7 +94,7 @@ def describe_renamed(session: StoreSession, store: Store, routes: Routes) -> lis
     Says nothing of a sink that begins where the other one stands. Names each orphaned one that has another store in the file. Runs in
     the session's transaction.
     """
-    orphaned = list_orphaned_sinks(session, store, routes)
+    orphaned = choose_orphaned(list_sink_subscriptions(session, store), store, routes)
     if not orphaned:
         return []
     known = set(session.values("select subscription from relaybox.subscriptions"))
@@ -108,7 +112,7 @@ def describe_renamed(session: StoreSession, store: Store, routes: Routes) -> lis
     return renamed + [describe_moved(one, home) for one in orphaned if (home := one.new_home(routes)) is not None]
 
 
-def describe_moved(orphaned: OrphanedSink, home: str) -> str:
+def describe_moved(orphaned: SinkSubscription, home: str) -> str:
     """What becomes of the subscription of a sink that the file has in another store, `home`, now; and what to do."""
     return (
         f"{orphaned.kind} {orphaned.name} is in store {home} now, and begins there at its start: by default all of the stream is delivered "

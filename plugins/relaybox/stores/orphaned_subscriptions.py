@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox.amounts import amount
+from relaybox.stores.changed_sinks import continue_in_stream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,23 +66,20 @@ class OrphanedSubscription:
         end = f"select relaybox.unsubscribe('{self.subscription}', 'REASON');"
         if not self.elsewhere:
             return f"Give it a route again. Or, when it is 0 behind: {end}"
-        names = " and ".join(keeper(stream, self.subscription) for stream in self.elsewhere)
         missing = " ".join(self._keep(stream) for stream in self.elsewhere if stream not in self.kept_in)
         first = f"Before retention drops what no subscription keeps, run in store {self.store}: {missing} " if missing else ""
-        return (
-            f"Stream positions of {self.stream} mean nothing in another stream. {first}When {self.subscription} is 0 behind, "
-            f"{self._go_on(names, end)} {names} gets what {self.stream} delivered and the outbox still had again, with its message_id. "
-            f"To repeat less, and to keep the name: {SECTION}."
-        )
+        return f"{first}{self._go_on(end)}"
 
-    def _go_on(self, names: str, end: str) -> str:
-        if self.sink is None:
-            return f"let its workers read {names}, and run: {end}"
-        stream, run = next(iter(self.elsewhere)), f"{self.sink.kind} run {self.sink.name}"
+    def _go_on(self, end: str) -> str:
+        if self.sink is not None:
+            stream = next(iter(self.elsewhere))
+            kept_by = keeper(stream, self.subscription)
+            return f"Then: {continue_in_stream(self.sink, former=self.stream, stream=stream, keeper=kept_by)}."
+        names = " and ".join(keeper(stream, self.subscription) for stream in self.elsewhere)
         return (
-            f"for which relaybox --config OLD.yaml {run} --until-empty delivers the rest, with relaybox.yaml as it was: end its processes, "
-            f'{end} Write stream: {stream} and start: "earliest" into {self.sink.kind} {self.sink.name}, '
-            f"run it with --begin-anew, and end {names} as well."
+            f"Stream positions of {self.stream} mean nothing in another stream. When {self.subscription} is 0 behind, let its workers read "
+            f"{names}, and run: {end} {names} gets what {self.stream} delivered and the outbox still had again, with its message_id. "
+            f"To repeat less, and to keep the name: {SECTION}."
         )
 
     def _keep(self, stream: str) -> str:

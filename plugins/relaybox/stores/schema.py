@@ -19,6 +19,7 @@ import psycopg2
 from relaybox import errors
 from relaybox.contracts.store_checks import write_store_checks
 from relaybox.stores import migrations
+from relaybox.stores.changed_sinks import describe_changed
 from relaybox.stores.connections import connect
 from relaybox.stores.event_triggers import naming_event_triggers
 from relaybox.stores.functions_version import refuse_older_functions
@@ -66,7 +67,9 @@ class StoreInitialised:
     durability: str  # server | provider
     durability_changed: bool
     orphaned_hops: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
-    renamed_sinks: tuple[str, ...]  # new sinks that may be one that the file lacks: where each begins; sinks in another store
+    renamed_sinks: tuple[
+        str, ...
+    ]  # new sinks that may be one that the file lacks: where each begins; sinks in another store or stream
     orphaned_subscriptions: tuple[str, ...]  # subscriptions that no route fills any more: what is wrong, and how each goes on
     public_rights: tuple[str, ...]  # what every login may do in the database without a grant: CONNECT, TEMPORARY
     public_rights_revoked: tuple[str, ...]  # which of these this init took from PUBLIC
@@ -362,7 +365,7 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
         store.durability,
         applied.durability_changed,
         orphaned_hops,
-        tuple(describe_renamed(session, store, routes)),
+        (*describe_renamed(session, store, routes), *describe_changed(session, store, routes)),
         tuple(describe_orphaned(session, store, routes)),
         public,
         revoked,
