@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -81,11 +82,11 @@ def test_retention_names_the_awaited_subscription_and_what_ends_that(small: Worl
     """In the answer of a run and of a dry run, for people and as JSON. A person follows it."""
     small.change_route(retention={"replay_window_seconds": 0}, policy="processed", processed_by=["ghost"])
     move(small)
-    who = "subscription ghost, which relaybox.yaml names and which has not subscribed yet"
-    statement = "select relaybox.subscribe('ghost', 'flights')"
-    step = f"run at analytics: {statement}; or take the name out of processed_by of route flights and run: relaybox init"
+    who = "relaybox.yaml names subscription ghost, which has not subscribed to this stream yet and needs all from position 1 on"
+    remove = "or take ghost out of processed_by of route flights (and policy, if no name is left) and run: relaybox init"
+    step = f"In store analytics, run: select relaybox.subscribe('ghost', 'flights'); {remove}"
     told = dry_run("analytics")
-    assert f"log of flights/2: {who}, needs all from 1 on. To end that, {step}" in told
+    assert f"log of flights/2: {who}. {step}" in told
     (store,) = json.loads(invoke("retention", "analytics", "--dry-run", "--json").stdout)["stores"]
     (log,) = [table for table in store["tables"] if table["hop"] == "flights/2"]
     assert log["droppable"] == []
@@ -93,7 +94,7 @@ def test_retention_names_the_awaited_subscription_and_what_ends_that(small: Worl
         ("subscription ghost", step)
     ]
     told = " ".join(invoke("retention", "analytics").stdout.split())
-    assert f"0 segments dropped, 0.0 MB; the next segment is kept: {who}, from 1. To end that, {step}" in told
+    assert f"0 segments dropped, 0.0 MB; the next segment is kept: {who}. {step}" in told
     (store,) = json.loads(invoke("retention", "analytics", "--json").stdout)["stores"]
     (log,) = [table for table in store["tables"] if table["hop"] == "flights/2"]
     assert (log["outcome"], log["holder"], log["next_step"]) == ("kept", "awaited subscription ghost", step)
@@ -130,10 +131,47 @@ def test_a_webhook_gets_what_was_delivered_before_its_first_run(small: World) ->
         small.settle_all()
         kept = retain(small, "hub", "flights/1")
         assert (*result(kept), kept.holder) == (*KEPT, "awaited webhook billing")
-        assert kept.next_step == "run: relaybox webhook run billing; or write start: latest, or take it out of relaybox.yaml"
-        assert "webhook billing, which relaybox.yaml names and which has not subscribed yet" in dry_run("hub")
+        assert kept.next_step == run_or_remove("webhook run billing")
+        assert "relaybox.yaml names webhook billing, which has not subscribed to this stream yet" in dry_run("hub")
         assert deliver_waiting(sink).delivered_count == len(here.requests) == COUNT
         assert retain(small, "hub", "flights/1").dropped_count == 4
+
+
+def run_or_remove(command: str) -> str:
+    skip = "or, if it may skip all messages that are kept, write start: latest"
+    return f"Run: relaybox {command}; {skip}; or take it out of relaybox.yaml"
+
+
+def test_a_webhook_of_another_stream_is_told_what_its_former_subscription_asks_for(small: World) -> None:
+    """While that is open, its runs are refused; once it was ended, a run needs --begin-anew."""
+    rewrite(
+        small, routes={"flights": small_route(policy="cascade"), "orders": {"topics": ["orders"], "path": ["airline", "hub"]}}
+    )
+    small.register()
+    with endpoint() as here:
+        deliver_waiting(webhook(small, here.url, stream="orders"))
+        sink = webhook(small, here.url)
+        move(small)
+        assert retain(small, "hub", "flights/1").next_step == "To see how it goes on in this stream, run: relaybox doctor hub"
+        small.query("hub", "select relaybox.unsubscribe('webhook.billing', 'test')")
+        assert retain(small, "hub", "flights/1").next_step == run_or_remove("webhook run billing --begin-anew")
+        assert deliver_waiting(sink, begin_anew=True).delivered_count == COUNT
+
+
+def test_a_named_subscription_to_another_stream_is_ended_first(small: World) -> None:
+    """A name can't be subscribed twice: what is said works as it stands."""
+    other = {"topics": ["orders"], "path": ["airline", "analytics"]}
+    rewrite(small, routes={"flights": small_route(processed_by=["ghost"]), "orders": other})
+    small.register()
+    move(small)
+    small.query("analytics", "select relaybox.subscribe('ghost', 'orders')")
+    told = retain(small, "analytics", "flights/2").next_step
+    assert told is not None
+    statements = re.findall(r"run: (select [^;]*;)", told)
+    assert len(statements) == 2
+    for statement in statements:
+        small.query("analytics", statement)
+    assert retain(small, "analytics", "flights/2").holder == "subscription ghost"
 
 
 @pytest.mark.parametrize("start", ["earliest", "3", "2020-01-01T00:00:00Z", "latest"])
@@ -162,10 +200,11 @@ def test_an_export_and_a_derivation_keep_the_log_until_they_run(small: World) ->
     hub = small.routes.store("hub")
     tables = {table.hop: table for table in read_retention(hub, named_readers(small.routes, hub)).tables}
     assert [(one.name, one.next_step) for one in tables["flights/1"].holders if one.kind == "awaited"] == [
-        (name, f"run: relaybox {command}; or write start: latest, or take it out of relaybox.yaml")
-        for name, command in (("export lake", "export lake"), ("derivation late", "derive late"))
+        (name, run_or_remove(command)) for name, command in (("export lake", "export lake"), ("derivation late", "derive late"))
     ]
     assert tables["flights/1"].droppable == ()
+    told = retain(small, "hub", "flights/1").next_step
+    assert told == f"{run_or_remove('export lake')}. 1 more reader is awaited. To list them, run: relaybox retention --dry-run"
     small.query("hub", "select relaybox.subscribe('export.lake', 'flights', 'latest')")
     assert retain(small, "hub", "flights/1").holder == "awaited derivation late"
     small.query("hub", "select relaybox.subscribe('derive.late.v7', 'flights', 'latest')")

@@ -199,7 +199,7 @@ def test_nothing_is_detached_of_a_log_whose_reader_has_yet_to_subscribe(stopped:
     done = detach_segments(hub, archive, recorded_by="test", readers=readers)
     assert (done.segments, done.removed) == ((), ())
     assert done.kept[LOG].startswith(
-        "webhook billing, which relaybox.yaml names and which has not subscribed yet. To end that, run: "
+        "relaybox.yaml names webhook billing, which has not subscribed to this stream yet and needs all from position "
     )
     stopped.query("hub", "select relaybox.unsubscribe('dead', 'test')")
     assert retain_store(hub, recorded_by="test", readers=readers).released_count == 0

@@ -44,7 +44,7 @@ class HolderDocument(Document):
     detachable: bool
     """It has stopped, and what only it needs may be detached."""
     next_step: str | None
-    """What ends that it is awaited; null of other kinds."""
+    """Of one that is awaited: how it subscribes, or is awaited no longer; else null."""
 
 
 class KeptTable(Document):
@@ -120,7 +120,7 @@ class RetainedTable(Document):
     needs_from: int | None
     """The first seq or position that the holder needs."""
     next_step: str | None
-    """What ends that the holder is awaited: relaybox.yaml names it, and it has not subscribed yet. Null of other holders."""
+    """Of a holder that is awaited: how it subscribes, or is awaited no longer, and how many others are. Else null."""
 
 
 class RetainedStore(Document):

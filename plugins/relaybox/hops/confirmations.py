@@ -212,8 +212,8 @@ def _processed_through(destination: StoreSession, hop: Hop) -> tuple[int, dateti
             f"hop {hop.name} settles when {', '.join(names)} have processed it, and store {hop.destination.name} has no "
             f"subscription {', '.join(missing)} to stream {hop.stream}. Nothing more is settled.",
             next_step=(
-                f"At {hop.destination.name}: select relaybox.subscribe('{missing[0]}', '{hop.stream}'), "
-                f"or take the name out of processed_by and run: relaybox init"
+                f"In store {hop.destination.name}, run: select relaybox.subscribe('{missing[0]}', '{hop.stream}'); "
+                f"or take {missing[0]} out of processed_by (and policy, if no name is left) and run: relaybox init"
             ),
         )
     if of_one_topic:
@@ -221,8 +221,8 @@ def _processed_through(destination: StoreSession, hop: Hop) -> tuple[int, dateti
             f"hop {hop.name} settles when {', '.join(names)} have processed it, and at store {hop.destination.name} "
             f"{', '.join(of_one_topic)} would acknowledge one topic of stream {hop.stream} for all of them. Nothing more is settled.",
             next_step=(
-                f"Name subscriptions to the whole stream. At {hop.destination.name}: "
-                f"select relaybox.subscribe('ANOTHER-NAME', '{hop.stream}'), "
+                f"Name subscriptions to the whole stream. In store {hop.destination.name}, run: "
+                f"select relaybox.subscribe('ANOTHER-NAME', '{hop.stream}'); "
                 f"put that name into processed_by in place of {of_one_topic[0].split()[0]}, and run: relaybox init"
             ),
         )

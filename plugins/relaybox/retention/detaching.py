@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from relaybox import errors
 from relaybox.log_events import emit
-from relaybox.retention.awaited import describe_awaited, list_awaited
+from relaybox.retention.awaited import describe_awaited, first_by_log, list_awaited
 from relaybox.retention.segments import PATIENCE_SECONDS, PAUSE_SECONDS, DropAnswer
 from relaybox.stores.log_rows import RowsDigest
 from relaybox.stores.schema import store_session
@@ -231,7 +231,7 @@ def detach_segments(
 ) -> StoreDetached:
     """Detaches all that may be, oldest first, log by log; and removes files that no consumer needs any more. Commits each step.
 
-    Nothing of a log that one of the `readers` has yet to subscribe to (named_readers): it would begin behind what is detached.
+    Nothing of a log that one of the `readers` has not subscribed to yet (named_readers): it would begin after what is detached.
 
     Raises:
         ContentDiffers: the files are not what the store has; the segment stays, and so do the files of this attempt.
@@ -243,10 +243,11 @@ def detach_segments(
         logs = session.rows(
             _Log, "select log_id, hop from relaybox_internal.hop_in where stopped_consumer = 'detach' order by hop"
         )
-        awaited = {one.log_id: one.reader for one in list_awaited(session, readers)}
+        awaited = first_by_log(list_awaited(session, readers))
         for log_id, hop in logs:
             if log_id in awaited:
-                kept[hop] = f"{describe_awaited(awaited[log_id].name)}. To end that, {awaited[log_id].next_step}"
+                first = awaited[log_id]
+                kept[hop] = f"{describe_awaited(first.reader.name, first.needs_from)}. {first.next_step}"
                 continue
             while (line := _begin_detach(session, log_id, recorded_by)) is not None:
                 session.reach("detach.begun")

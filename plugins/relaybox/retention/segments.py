@@ -2,7 +2,7 @@
 
 A segment of an outbox or of a log goes when every hop that reads it has settled it, every subscription acknowledged it, nothing
 in it is held, undecided or an open dead letter, and it is older than the replay window. The newest one stays. SQL decides it
-(`relaybox_internal.drop_oldest_segment`), here it is asked and repeated. Of a log that a reader of relaybox.yaml has yet to subscribe to
+(`relaybox_internal.drop_oldest_segment`), here it is asked and repeated. Of a log that a reader of relaybox.yaml has not subscribed to
 (relaybox.retention.awaited) nothing goes: no store knows that reader.
 """
 
@@ -18,7 +18,7 @@ import psycopg2
 
 from relaybox.hops.sealing import seal_segments
 from relaybox.log_events import emit
-from relaybox.retention.awaited import AwaitedReader, NamedReader, list_awaited
+from relaybox.retention.awaited import AwaitedReader, NamedReader, first_by_log, list_awaited
 from relaybox.stores.schema import store_session
 from relaybox.streams.delivering import deliver_undriven
 
@@ -44,7 +44,7 @@ class Holder:
         since: since when that waits; None where nothing waits.
         stopped_consumer: what its route says about a consumer that stops: keep, alarm or detach; None for all that is no consumer.
         detachable: it has stopped, and what only it needs may be detached.
-        next_step: what ends that a reader is awaited, which relaybox.yaml names and which has not subscribed yet; None of others.
+        next_step: how a reader subscribes that is awaited, or is awaited no longer; None of others.
     """
 
     kind: str
@@ -209,7 +209,7 @@ def _table(session: StoreSession, log_id: int | None, hop: str | None, awaited: 
         log_id,
     )
     waited_for = (
-        Holder("awaited", one.reader.name, one.needs_from, None, None, next_step=one.reader.next_step)
+        Holder("awaited", one.reader.name, one.needs_from, None, None, next_step=one.next_step)
         for one in awaited
         if one.log_id == log_id
     )
@@ -255,7 +255,7 @@ def retain_store(
         session.connection.autocommit = True
         noted = seal_segments(session)
         # One that subscribes after this look is a subscription then. No row of a subscription is ever deleted.
-        awaited = {one.log_id: one for one in reversed(list_awaited(session, readers))}
+        awaited = first_by_log(list_awaited(session, readers))
         retained = [
             _retained_for(hop, awaited[log_id])
             if log_id in awaited
@@ -297,9 +297,7 @@ class DropAnswer(NamedTuple):
 
 def _retained_for(hop: str | None, awaited: AwaitedReader) -> TableRetained:
     """Nothing was dropped: the store itself would not keep it for a reader that it does not know."""
-    return TableRetained(
-        hop, 0, 0, "kept", f"awaited {awaited.reader.name}", awaited.needs_from, next_step=awaited.reader.next_step
-    )
+    return TableRetained(hop, 0, 0, "kept", f"awaited {awaited.reader.name}", awaited.needs_from, next_step=awaited.next_step)
 
 
 def _retained(hop: str | None, answers: Sequence[DropAnswer]) -> TableRetained:

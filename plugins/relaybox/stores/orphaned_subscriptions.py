@@ -67,7 +67,7 @@ class OrphanedSubscription:
         if not self.elsewhere:
             return f"Give it a route again. Or, when it is 0 behind: {end}"
         missing = " ".join(self._keep(stream) for stream in self.elsewhere if stream not in self.kept_in)
-        first = f"Before retention drops what no subscription keeps, run in store {self.store}: {missing} " if missing else ""
+        first = f"Before retention drops what no subscription keeps, in store {self.store}, run: {missing} " if missing else ""
         return f"{first}{self._go_on(end)}"
 
     def _go_on(self, end: str) -> str:

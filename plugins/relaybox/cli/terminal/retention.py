@@ -43,7 +43,7 @@ def show_kept(found: StoreRetention) -> None:
             if holder.since is not None:
                 console.print(f"  {one.name}: {who} needs all from {holder.needs_from:,} on, {_age(holder)}")
             if holder.next_step is not None:
-                print_text(f"  {one.name}: {who}, needs all from {holder.needs_from:,} on. To end that, {holder.next_step}")
+                print_text(f"  {one.name}: {describe_awaited(holder.name, holder.needs_from)}. {holder.next_step}")
 
 
 def _first_needed(table: TableRetention) -> str:
@@ -63,7 +63,6 @@ def _name(kind: str, name: str) -> str:
     shown = {
         "window": f"replay window of {name}",
         "newest": "the newest segment stays",
-        "awaited": describe_awaited(name),
     }
     return shown.get(kind, f"{kind} {name}")
 
@@ -99,7 +98,7 @@ def _show_dropped(done: StoreRetained) -> None:
             "busy": f"the next segment is in use by {table.holder or 'a session'}; the next run tries again",
             "none": "no segment is left",
         }[table.outcome]
-        step = "" if table.next_step is None else f". To end that, {table.next_step}"
+        step = "" if table.next_step is None else f". {table.next_step}"
         print_text(f"{done.store}: {table.name}: {what}; {why}{step}")
     if done.compacted_count:
         print_text(
@@ -121,6 +120,8 @@ def _kept_by(table: TableRetained) -> str:
     if table.needs_from is None:
         return holder
     kind, _, name = holder.partition(" ")
+    if kind == "awaited":
+        return describe_awaited(name, table.needs_from)
     return _needs(kind, name, table.needs_from)
 
 
