@@ -92,3 +92,29 @@ def _post(url: str, secret: str, seconds: int) -> int:
         "webhook-signature": Signer(secret).sign(f"of {secret} {seconds}", at, "{}"),
     }
     return httpx.post(url, content=b"{}", headers=headers, timeout=patience(30)).status_code
+
+
+def _statement(name: str) -> str:
+    """The SQL block of the page that begins with this comment."""
+    blocks = re.findall(r"```sql\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    (found,) = [block for block in blocks if block.startswith(f"-- {name}")]
+    return str(found)
+
+
+def test_the_documented_start_in_another_store_is_that_of_the_oldest_known_id(world: World) -> None:
+    """Of the last two messages that were sent, instead of a thousand. What was sent after them comes next; without ids: earliest."""
+    world.send_many(5)
+    world.transfer_all()
+    world.query(STORE, "select relaybox.subscribe('kafka.k1', 'flights')")
+    ids = _statement("ids that k1 has sent").replace("- 1000", "- 2")
+    start = _statement("start of k1 in the new store")
+    assert world.value(STORE, ids) is None
+    assert world.value("analytics", start.replace("IDS", "")) == "earliest"
+    rows = world.query(STORE, "select stream_position, message_id::text, token from relaybox.fetch('kafka.k1', 3)")
+    world.query(STORE, "select relaybox.ack('kafka.k1', %s, %s)", rows[-1][0], rows[-1][2])
+    assert world.value(STORE, ids) == ",".join(message_id for _, message_id, _ in rows[1:])
+    found = world.value("analytics", start.replace("IDS", world.value(STORE, ids)))
+    world.query("analytics", "select relaybox.subscribe('kafka.k1', 'flights', %s)", found)
+    again = world.query("analytics", "select message_id::text from relaybox.fetch('kafka.k1', 10)")
+    assert [message_id for (message_id,) in again][:2] == [message_id for _, message_id, _ in rows[1:]]
+    assert len(again) == 4

@@ -55,9 +55,9 @@ class SinkSubscription:
         """The statement that ends the subscription."""
         return f"select relaybox.unsubscribe('{self.subscription}', '{reason}')"
 
-    def new_home(self, routes: Routes) -> str | None:
-        """The store in which the file has a sink of this name now; None: in none."""
-        return next((sink.store.name for sink in routes.sinks if (sink.kind, sink.name) == (self.kind, self.name)), None)
+    def moved_to(self, routes: Routes) -> Sink | None:
+        """The sink of this name that the file has in another store now; None: in none."""
+        return next((sink for sink in routes.sinks if (sink.kind, sink.name) == (self.kind, self.name)), None)
 
     def may_become(self, sink: Sink) -> bool:
         """Whether a sink may be this one by another name: the store does not know where either delivers."""
@@ -101,22 +101,27 @@ def describe_renamed(session: StoreSession, store: Store, routes: Routes) -> lis
     renamed = [
         f"{sink.kind} {sink.name} is new, and its first run will begin at {sink.start} of stream {sink.stream}. {other.subscription} "
         f"reads the same stream, {other.waiting}, and relaybox.yaml has no {other.section}.{other.name} in store {store.name}. "
-        f'If {sink.name} takes its place: end the processes of {other.name}, write start: "{other.next_stream_position}" into '
-        f"{other.section}.{sink.name}, run it, then run in the store: {other.end(f'now {sink.name}')}. "
-        f"Or call it {other.name} again"
+        f"If {sink.name} takes its place: (1) End the processes of {other.name}. (2) Run relaybox init again and write the start that it "
+        f'says into {other.section}.{sink.name}: start: "{other.next_stream_position}" (3) Run: relaybox {sink.kind} run {sink.name} '
+        f"(4) In store {store.name}, run: {other.end(f'now {sink.name}')}; Or call it {other.name} again"
         for sink in routes.sinks
         if sink.store == store and sink.subscription not in known
         for other in orphaned
         if other.may_become(sink) and sink.start != str(other.next_stream_position)
     ]
-    return renamed + [describe_moved(one, home) for one in orphaned if (home := one.new_home(routes)) is not None]
+    return renamed + [describe_moved(one, sink) for one in orphaned if (sink := one.moved_to(routes)) is not None]
 
 
-def describe_moved(orphaned: SinkSubscription, home: str) -> str:
-    """What becomes of the subscription of a sink that the file has in another store, `home`, now; and what to do."""
+def describe_moved(orphaned: SinkSubscription, sink: Sink) -> str:
+    """What becomes of the subscription of a sink that the file has in another store now; and what to do."""
+    former, home = orphaned.store, sink.store.name
+    meaning = (
+        f"if {sink.start} is a stream position of store {former}, it is another message there, and messages are lost or sent twice"
+        if sink.start.isdigit()
+        else f"a stream position of store {former} is another message there: take none over"
+    )
     return (
-        f"{orphaned.kind} {orphaned.name} is in store {home} now, and begins there at its start: by default all of the stream is delivered "
-        f"again. {orphaned.subscription} stays in store {orphaned.store}, {orphaned.waiting}, and keeps what it has not acknowledged. "
-        f"A stream position of store {orphaned.store} is another message in store {home}: take none over. Begin as docs/outward.md, "
-        f"Another stream or store, says. Then run in store {orphaned.store}: {orphaned.end(f'in {home} now')}"
+        f'{orphaned.kind} {orphaned.name} is in store {home} now, and begins there at start: "{sink.start}" of relaybox.yaml: {meaning}. '
+        f"{orphaned.subscription} stays in store {former}, {orphaned.waiting}: the store keeps what it has not acknowledged. Begin "
+        f"as docs/outward.md, Another stream or store, says. Then, in store {former}, run: {orphaned.end(f'in {home} now')}"
     )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, hidden, ok, warning
 from relaybox.monitoring.doctor.record import may_read
 from relaybox.stores.changed_sinks import choose_changed
 from relaybox.stores.orphaned_sinks import SinkSubscription, choose_orphaned, describe_moved, list_sink_subscriptions
+
+if TYPE_CHECKING:
+    from relaybox.routes import Sink
 
 
 def check_sinks(examined: Examined) -> Iterator[Diagnosis]:
@@ -28,7 +32,7 @@ def check_sinks(examined: Examined) -> Iterator[Diagnosis]:
         yield warning(
             f"Subscription {one.subscription} belongs to no sink: relaybox.yaml has no {one.section}.{one.name} in store {store}. "
             f"It is {one.waiting}, and the store keeps the messages that it has not acknowledged.",
-            _next_step(one, one.new_home(examined.routes)),
+            _next_step(one, one.moved_to(examined.routes)),
         )
     for other in changed:
         yield warning(other.what, other.next_step)
@@ -36,11 +40,11 @@ def check_sinks(examined: Examined) -> Iterator[Diagnosis]:
         yield ok("Each subscription of a webhook or of Kafka has its sink and agrees with it.")
 
 
-def _next_step(one: SinkSubscription, home: str | None) -> str:
-    if home is not None:
-        return f"{describe_moved(one, home)};"
+def _next_step(one: SinkSubscription, sink: Sink | None) -> str:
+    if sink is not None:
+        return f"{describe_moved(one, sink)};"
     return (
         f"To keep it, write {one.section}.{one.name} into relaybox.yaml. If the sink has another name now and reads the same stream of "
-        f'this store, write start: "{one.next_stream_position}" for the new name before its first run. To end it when nothing delivers it '
-        f"any more, in store {one.store}: {one.end('REASON')};"
+        f'this store, write start: "{one.next_stream_position}" for the new name before its first run. To end it, when nothing is to be '
+        f"delivered by it any more, in store {one.store}, run: {one.end('REASON')};"
     )
