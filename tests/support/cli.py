@@ -99,6 +99,14 @@ def commands() -> dict[tuple[str, ...], set[str]]:
             for name, inner in command.commands.items():
                 yield from walk(inner, *words, name)
         else:
-            yield words, {option for parameter in command.params for option in parameter.opts if option.startswith("-")}
+            yield (
+                words,
+                {
+                    option
+                    for parameter in command.params
+                    for option in (*parameter.opts, *parameter.secondary_opts)
+                    if option.startswith("-")
+                },
+            )
 
     return dict(walk(_command()))
