@@ -154,7 +154,6 @@ def test_a_superseded_driver_whose_publish_was_refused_goes_on(world: World, mon
 
 ALLOWED = {
     "monitoring/doctor/adopted_tables.py _compare AdoptionRefused": "that the table is gone, or has another name, is a result of the same check",
-    "hops/idle_hops.py _pass errors.RelayboxError": "that hop's own driver meets it again; `relaybox status` tells",
     "local/bench/growth_driver.py _status (FileNotFoundError, ProcessLookupError)": "a process that ended has no memory",
     "local/bench/steady.py _private_bytes (FileNotFoundError, ProcessLookupError)": "a process that ended has no memory",
     "monitoring/doctor/schemas.py check_owner errors.StoreUnusable": "the check schema of the same examination tells it",
