@@ -43,10 +43,10 @@ class ChangedSink:
         if sink.stream != other.stream:
             return f"To go on with stream {sink.stream}: {continue_in_stream(sink, former=other.stream, stream=sink.stream)}"
         return (
-            f"To go on with {_source(sink.stream, sink.topic)}: {_deliver_rest(sink, other.stream)} (2) {_end(sink)} "
-            f"(3) Run relaybox doctor again and write the start that it says into {section}: "
+            f"To go on with {_source(sink.stream, sink.topic)}: {_deliver_rest(sink, other.stream)} "
+            f"(2) Run relaybox doctor again and write the start that it says into {section}: "
             f'start: "{other.next_stream_position}" is the first stream position that not every lane has acknowledged. '
-            f"Run: {_begin_anew(sink)}"
+            f"(3) {_end(sink)} (4) Run: {_begin_anew(sink)}"
         )
 
 

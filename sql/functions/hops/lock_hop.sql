@@ -15,7 +15,9 @@ declare
     head relaybox_internal.hop_out;
     cluster record;
 begin
-    perform relaybox_internal.require_fresh_transaction();
+    perform relaybox_internal.require_fresh_transaction(
+        'planning', 'a snapshot taken after a write counts the own rows as visible'
+    );
     set local synchronous_commit = on;
     select * into head from relaybox_internal.hop_out h where h.hop = hop_name for update;
     if not found then

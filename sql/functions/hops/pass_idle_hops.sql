@@ -18,7 +18,9 @@ declare
     taken pg_snapshot;
     looked record;
 begin
-    perform relaybox_internal.require_fresh_transaction();
+    perform relaybox_internal.require_fresh_transaction(
+        'moving idle hops on', 'a snapshot taken after a write counts the own rows as visible'
+    );
     -- a crash must not take it back; a standby that hangs must not keep the hops locked
     set local synchronous_commit = local;
     perform relaybox_internal.refuse_unlogged();

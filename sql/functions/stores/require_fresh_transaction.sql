@@ -1,6 +1,8 @@
 -- Raises RB001 on a standby or where nothing can be written, and RB002 unless the caller's transaction
--- is READ COMMITTED and has written nothing: a snapshot of it tells what others have sent.
-create or replace function relaybox_internal.require_fresh_transaction() returns void
+-- is READ COMMITTED and has written nothing. doing, why: of the error, what needs it and for which
+-- reason.
+create or replace function relaybox_internal.require_fresh_transaction(doing text, why text)
+returns void
 language plpgsql volatile
 as $$
 begin
@@ -9,8 +11,7 @@ begin
         or current_setting('transaction_isolation') <> 'read committed'
     then
         raise exception using errcode = 'RB002',
-            message = 'planning needs a fresh READ COMMITTED transaction: '
-                'a snapshot taken after a write counts the own rows as visible';
+            message = format('%s needs a fresh READ COMMITTED transaction: %s', doing, why);
     end if;
 end
 $$;

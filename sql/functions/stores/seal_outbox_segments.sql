@@ -30,14 +30,9 @@ declare
     sealed_by xid8;
     has_later_row boolean;
 begin
-    perform relaybox_internal.require_writable_primary();
-    if pg_current_xact_id_if_assigned() is not null
-        or current_setting('transaction_isolation') <> 'read committed'
-    then
-        raise exception using errcode = 'RB002',
-            message = 'sealing needs a fresh READ COMMITTED transaction: its number must be higher '
-                'than that of each transaction that has a row in the segment';
-    end if;
+    perform relaybox_internal.require_fresh_transaction(
+        'sealing', 'its number must be higher than that of each transaction that has a row in the segment'
+    );
     sealed_count := 0;
     if relaybox_internal.is_reloaded() then
         return;
