@@ -20,7 +20,7 @@ from relaybox.cli.usage import Runner
 from relaybox.documents.answers import ANSWERS
 from relaybox.documents.errors import ErrorDocument
 from relaybox.local.bench import runners
-from relaybox.routes import rules
+from relaybox.routes.route_rules import RUNNERS
 from tests.support.cli import commands, invoke
 from tests.support.patience import patience
 
@@ -274,7 +274,7 @@ def test_help_of_a_command_is_its_option_help(words: list[str]) -> None:
 
 def test_the_copiers_of_a_benchmark_are_those_that_it_takes() -> None:
     assert [*SliceCopier] == [*runners.RUNNERS]
-    assert [*Runner] == [*rules.RUNNERS]
+    assert [*Runner] == [*RUNNERS]
 
 
 def test_the_option_version_is_the_command_version() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import Param
 
 from relaybox.routes import Hop
-from relaybox.routes.rules import RUNNERS
+from relaybox.routes.route_rules import RUNNERS
 
 RUNNER, LINGER_SECONDS = "runner", "linger_seconds"
 

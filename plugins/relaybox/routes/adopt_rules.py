@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from relaybox.routes.problems import Problem, show
+from relaybox.routes.raw_values import entries
 
 ON_UNMAPPED = ("fail", "set_aside")
 MAPPED_FIELDS = ("message_id", "topic", "sender", "key", "payload", "headers")
@@ -115,9 +116,8 @@ def broken_table(value: object) -> str | None:
 def adopt_contradictions(stores: Mapping[str, object]) -> Iterator[Problem]:
     """A table is adopted once: `orders` and `public.orders` are one."""
     for store, section in stores.items():
-        adopted = section.get("adopt") if isinstance(section, dict) else None
         first: dict[tuple[str, str], str] = {}
-        for name in adopted if isinstance(adopted, dict) else ():
+        for name in entries(section, "adopt"):
             if broken_table(name) is None and first.setdefault(split_table(name), name) != name:
                 text = f"got {show(name)}, which is {show(first[split_table(name)])} too; expected each table once"
                 yield Problem(("stores", store, "adopt", name), text)

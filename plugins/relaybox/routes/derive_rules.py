@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from relaybox.routes.problems import Problem, show, show_name
+from relaybox.routes.raw_values import delivered_streams, first_store, member, stream_of, texts
 
 DERIVE_KEYS = (
     "from",
@@ -32,7 +33,7 @@ CHANGED_SOURCES = ("refuse", "warn")
 def derive_contradictions(routes: Mapping[str, object]) -> Iterator[Problem]:
     """A derivation has one source, and reads a stream that the first store of its path delivers; no stream is derived from itself."""
     for name, route in routes.items():
-        derive = _member(route, "derive")
+        derive = member(route, "derive")
         if not isinstance(derive, dict):
             continue
         yield from _source_contradictions(("routes", name, "derive"), derive)
@@ -43,10 +44,10 @@ def derive_contradictions(routes: Mapping[str, object]) -> Iterator[Problem]:
             if type(version) is int and type(next_version) is int and next_version <= version:  # true is no version
                 text = f"got {next_version}; expected a version above {version}, that of derive"
                 yield Problem(("routes", name, "derive", "next", "version"), text)
-        stream, first = derive.get("from"), _first_store(route)
+        stream, first = derive.get("from"), first_store(route)
         if not isinstance(stream, str) or not isinstance(first, str):
             continue
-        if not any(first in _delivering_stores(other) for other in _of_stream(routes, stream)):
+        if stream not in delivered_streams(routes, first):
             text = f"got {show(stream)}, which store {show_name(first)} does not deliver"
             yield Problem(
                 ("routes", name, "derive", "from"), f"{text}; expected a stream that arrives in the first store of the path"
@@ -62,48 +63,28 @@ def _source_contradictions(section: tuple[str, ...], values: Mapping[str, object
         yield Problem(section, f"got {found} of with and sql; expected one of them")
 
 
-def _of_stream(routes: Mapping[str, object], stream: str) -> list[object]:
-    """The routes whose messages are read as that stream."""
-    return [route for name, route in routes.items() if (_member(route, "stream") or name) == stream]
-
-
-def _delivering_stores(route: object) -> list[object]:
-    path = _member(route, "path")
-    return path[1:] if isinstance(path, list) else []
-
-
 def _feeds_itself(routes: Mapping[str, object], derived: object) -> bool:
     """Whether messages that are derived come back, by routes and other derivations, to the stream of which they are derived."""
     found: list[str] = []
-    streams = [_member(_member(derived, "derive"), "from")]
+    streams = [member(member(derived, "derive"), "from")]
     while streams:
         stream = streams.pop()
         for name, route in routes.items():
-            if name in found or (_member(route, "stream") or name) != stream:
+            if name in found or stream_of(name, route) != stream:
                 continue
             if _sends_to(derived, route):
                 return True
             found.append(name)
-            streams += [_member(_member(other, "derive"), "from") for other in routes.values() if _sends_to(other, route)]
+            streams += [member(member(other, "derive"), "from") for other in routes.values() if _sends_to(other, route)]
     return False
 
 
 def _sends_to(derived: object, route: object) -> bool:
     """Whether a route moves messages that a derivation puts into the outbox: its own, or one with a topic of it from the same store."""
-    if not isinstance(_member(derived, "derive"), dict):
+    if not isinstance(member(derived, "derive"), dict):
         return False
-    return derived is route or (_first_store(derived) == _first_store(route) and not _topics(derived).isdisjoint(_topics(route)))
-
-
-def _first_store(route: object) -> object:
-    path = _member(route, "path")
-    return path[0] if isinstance(path, list) and path else None
+    return derived is route or (first_store(derived) == first_store(route) and not _topics(derived).isdisjoint(_topics(route)))
 
 
 def _topics(route: object) -> set[str]:
-    topics = _member(route, "topics")
-    return {topic for topic in topics if isinstance(topic, str)} if isinstance(topics, list) else set()
-
-
-def _member(section: object, key: str) -> object:
-    return section.get(key) if isinstance(section, dict) else None
+    return set(texts(member(route, "topics")))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from relaybox.routes.problems import Problem, show, show_name, suggest
+from relaybox.routes.raw_values import delivered_streams, member
 
 EXPORT_KEYS = (
     "stream",
@@ -44,15 +45,15 @@ def export_contradictions(
     paths: dict[str, str] = {}
     tables: dict[str, str] = {}
     for name, export in exports.items():
-        stream, store, path = (_member(export, key) for key in ("stream", "store", "path"))
+        stream, store, path = (member(export, key) for key in ("stream", "store", "path"))
         if isinstance(store, str) and store not in stores:
             yield Problem(
                 ("exports", name, "store"), f"got {show(store)}; expected a store of this file", unknown=store, known=list(stores)
             )
-        elif isinstance(stream, str) and isinstance(store, str) and stream not in _delivered(routes, store):
+        elif isinstance(stream, str) and isinstance(store, str) and stream not in delivered_streams(routes, store):
             text = f"got {show(stream)}, which store {show_name(store)} does not deliver; expected a stream that arrives there"
-            yield Problem(("exports", name, "stream"), text, unknown=stream, known=_delivered(routes, store))
-        yield from _table_contradictions(name, _member(export, "to"), _member(export, "table"), tables)
+            yield Problem(("exports", name, "stream"), text, unknown=stream, known=delivered_streams(routes, store))
+        yield from _table_contradictions(name, member(export, "to"), member(export, "table"), tables)
         if not isinstance(path, str):
             continue
         if "://" in path and ("@" in path or "?" in path):
@@ -80,19 +81,3 @@ def _table_contradictions(name: str, to: object, table: object, tables: dict[str
     if isinstance(table, str) and (other := tables.setdefault(table, name)) != name:
         text = f"got {show(table)}, the table of export {show_name(other)}"
         yield Problem(("exports", name, "table"), f"{text}; expected a table of its own for each export")
-
-
-def _delivered(routes: Mapping[str, object], store: str) -> list[str]:
-    """The streams that a store delivers, each once."""
-    found: dict[str, None] = {}
-    for name, route in routes.items():
-        path = _member(route, "path")
-        if isinstance(path, list) and store in path[1:]:
-            stream = _member(route, "stream") or name
-            if isinstance(stream, str):
-                found[stream] = None
-    return list(found)
-
-
-def _member(section: object, key: str) -> object:
-    return section.get(key) if isinstance(section, dict) else None

@@ -7,7 +7,7 @@ from typing import Any
 
 from relaybox.errors import ConfigurationError
 from relaybox.routes.problems import show, suggest
-from relaybox.routes.rules import DETACH_AFTER_SECONDS
+from relaybox.routes.retention_rules import DETACH_AFTER_SECONDS
 from relaybox.routes.spark_rules import SPARK_CONN_ID
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from relaybox.routes.problems import Problem, show, show_name
+from relaybox.routes.raw_values import member
 
 PAYLOAD_KEYS = ("location", "grace_seconds", "keep_seconds", "trash_seconds")
 GRACE_SECONDS = 86_400
@@ -28,7 +29,7 @@ def payload_contradictions(places: Mapping[str, object]) -> Iterator[Problem]:
     """Each place has a location of its own: what one collection keeps, another one would remove."""
     locations: dict[str, str] = {}
     for name, place in places.items():
-        location = place.get("location") if isinstance(place, dict) else None
+        location = member(place, "location")
         if not isinstance(location, str):
             continue
         own = location.rstrip("/")

@@ -1,7 +1,7 @@
 """The rules of relaybox.yaml: what may stand at each key, and which values contradict each other.
 
-pydantic checks each value against the rule of its key; `_contradictions` compares values with each other. Both look at the
-values as they were read, so that a problem in one place hides none in another.
+pydantic checks each value against the rule of its key; the rules of each section (routes.route_rules and its neighbours) compare values
+with each other. Both look at the values as they were read, so that a problem in one place hides none in another.
 """
 
 import re
@@ -49,7 +49,10 @@ from relaybox.routes.payload_rules import (
     broken_location,
     payload_contradictions,
 )
-from relaybox.routes.problems import Location, Problem, report, show, show_name, suggest
+from relaybox.routes.problems import Location, Problem, report, show, suggest
+from relaybox.routes.raw_values import entries
+from relaybox.routes.retention_rules import STOPPED_CONSUMERS, retention_contradictions
+from relaybox.routes.route_rules import INTEGRITIES, POLICIES, RUNNERS, route_contradictions
 from relaybox.routes.schema_rules import OUTBOX_CHECKS, broken_first_hop_check, schema_contradictions
 from relaybox.routes.sink_rules import (
     CLOUDEVENTS_MODES,
@@ -77,18 +80,13 @@ from relaybox.routes.spark_rules import (
     spark_contradictions,
 )
 from relaybox.routes.start_rules import broken_start
+from relaybox.routes.store_rules import DURABILITIES, store_contradictions
 from relaybox.routes.stream_rules import FRAGMENTS, HOLDBACK_ROWS, MESSAGE_ID_WINDOW, ORDERS, stream_contradictions
-from relaybox.routes.watch_rules import watch_contradictions
+from relaybox.routes.watch_rules import INTERVAL_SECONDS, TARGET_LAG_SECONDS, watch_contradictions
 
-POLICIES = ("received", "cascade", "processed")
-INTEGRITIES = ("count", "checksum")
-DURABILITIES = ("server", "provider")
-RUNNERS = ("auto", "spark", "threads")
-STOPPED_CONSUMERS = ("keep", "alarm", "detach")
 MAX_SLICES_PER_BATCH = 10_000
 
 _DAY_SECONDS = 24 * 60 * 60
-DETACH_AFTER_SECONDS = _DAY_SECONDS
 _IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
 _IDENTIFIER_RULE = "1 to 63 of A-Z a-z 0-9 _ . -, the first a letter or a digit"
 
@@ -304,7 +302,7 @@ class RetentionRules(_Rules):
 
 
 class WatchRules(_Rules):
-    interval_seconds: int = _whole_number(1, 1, _DAY_SECONDS)
+    interval_seconds: int = _whole_number(INTERVAL_SECONDS, 1, _DAY_SECONDS)
     max_interval_seconds: int | None = Field(
         default=None, ge=1, le=_DAY_SECONDS, description=f"a whole number from 1 to {_DAY_SECONDS}"
     )
@@ -347,7 +345,7 @@ class LimitsRules(_Rules):
     linger_seconds: int = _whole_number(0, 0, 3_600)
     spark_from_rows: int = _whole_number(50_000, 1, 1_000_000_000)
     run_timeout_seconds: int = _whole_number(21_600, 60, 7 * _DAY_SECONDS)
-    target_lag_seconds: int = _whole_number(600, 1, 7 * _DAY_SECONDS)
+    target_lag_seconds: int = _whole_number(TARGET_LAG_SECONDS, 1, 7 * _DAY_SECONDS)
     holdback_rows: int = _whole_number(HOLDBACK_ROWS, 1, 1_000_000)
     fragments: int = _whole_number(FRAGMENTS, 100, 100_000_000)
 
@@ -581,126 +579,17 @@ _SECTIONS: dict[str, type[_Rules]] = {
 
 def _contradictions(document: object) -> Iterator[Problem]:
     """What is wrong between values, each of which may be right by itself. Values of a wrong kind are pydantic's business."""
-    stores, routes = _entries(document, "stores"), _entries(document, "routes")
-    yield from _shared_databases(stores, "service", "{}")
-    yield from _shared_databases(stores, "connection", "relaybox_{}")
-    for name in routes:
-        path, topics = (_member(routes[name], key) for key in ("path", "topics"))
-        yield from _path_contradictions(("routes", name, "path"), path, stores)
-        for index, topic, first in _repeats(topics):
-            text = f"got {show(topic)}, which is at [{first}] too; expected each topic once"
-            yield Problem(("routes", name, "topics", index), text)
-        yield from _processing_contradictions(("routes", name), routes[name])
-        yield from _open_topics_contradictions(("routes", name), routes[name])
-        yield from _detach_contradictions(("routes", name, "retention"), routes[name], stores)
+    stores, routes = entries(document, "stores"), entries(document, "routes")
+    yield from store_contradictions(stores)
+    yield from route_contradictions(stores, routes)
+    yield from retention_contradictions(stores, routes)
     yield from stream_contradictions(routes)
     yield from watch_contradictions(stores, routes)
     yield from spark_contradictions(stores, routes)
     yield from derive_contradictions(routes)
-    yield from export_contradictions(stores, routes, _entries(document, "exports"))
-    yield from schema_contradictions(routes, _entries(document, "schemas"), _entries(document, "schema_checks"))
+    yield from export_contradictions(stores, routes, entries(document, "exports"))
+    yield from schema_contradictions(routes, entries(document, "schemas"), entries(document, "schema_checks"))
     for section in ("webhooks", "kafka"):
-        yield from sink_contradictions(stores, routes, section, _entries(document, section))
-    yield from payload_contradictions(_entries(document, "payloads"))
-    yield from _durability_contradictions(stores)
+        yield from sink_contradictions(stores, routes, section, entries(document, section))
+    yield from payload_contradictions(entries(document, "payloads"))
     yield from adopt_contradictions(stores)
-
-
-_DETACH_KEYS = {
-    "stopped_consumer": "",
-    "replay_window_seconds": ": without it everything is kept there, and nothing is detached",
-    "detach_to": "",
-}
-"""What detaching wants to know, and why."""
-
-
-def _detach_contradictions(location: Location, route: object, stores: dict[str, object]) -> Iterator[Problem]:
-    """Detaching wants to know whereto, and a replay window: without one everything is kept, and nothing is ever detached."""
-    own, path = _member(route, "retention"), _member(route, "path")
-    logs = [store for store in path[1:] if isinstance(store, str)] if isinstance(path, list) else []
-    said = {store: {key: _said(own, _member(stores.get(store), "retention"), key) for key in _DETACH_KEYS} for store in logs}
-    detached = [store for store in said if said[store]["stopped_consumer"] == "detach"]
-    for key, reason in _DETACH_KEYS.items():
-        if missing := ", ".join(show_name(store) for store in detached if said[store][key] is None):
-            text = f"the log in store {missing} is to be detached; expected {key}, of the route or the store{reason}"
-            yield Problem((*location, key), text)
-    if (value := _member(own, "detach_to")) is not None and not detached:
-        yield Problem((*location, "detach_to"), f"got {show(value)}; expected stopped_consumer: detach beside it, or nothing")
-
-
-def _said(own: object, theirs: object, key: str) -> object:
-    """What the route says of a key, else its store."""
-    return _member(theirs, key) if _member(own, key) is None else _member(own, key)
-
-
-def _open_topics_contradictions(location: Location, route: object) -> Iterator[Problem]:
-    """Routes of a causal stream share their topics, and a total route shares none: both must be known when the file is read."""
-    order = _member(route, "order")
-    if _member(route, "topics_by_subscription") is True and order in ("causal", "total"):
-        text = f"got true with order {order}; expected the topics of such a route in the file: others depend on them"
-        yield Problem((*location, "topics_by_subscription"), text)
-
-
-def _durability_contradictions(stores: dict[str, object]) -> Iterator[Problem]:
-    """A provider's durability has its reason on record; the server's needs none."""
-    for name, store in stores.items():
-        durability, reason = (_member(store, key) for key in ("durability", "durability_reason"))
-        if durability == "provider" and reason is None:
-            text = 'got "provider"; expected durability_reason beside it: how the provider keeps commits after a crash'
-            yield Problem(("stores", name, "durability"), text)
-        if durability in (None, "server") and reason is not None:
-            text = f"got {show(reason)}; expected durability: provider beside it, or nothing"
-            yield Problem(("stores", name, "durability_reason"), text)
-
-
-def _processing_contradictions(location: Location, route: object) -> Iterator[Problem]:
-    """The policy processed names its subscriptions, each once; no other policy does."""
-    policy, names = (_member(route, key) for key in ("policy", "processed_by"))
-    if policy == "processed" and not names:
-        text = 'got "processed"; expected processed_by beside it: a list of one or more subscriptions at the last store'
-        yield Problem((*location, "policy"), text)
-    if policy != "processed" and names:
-        yield Problem((*location, "processed_by"), f"got {show(names)}; expected policy: processed beside it, or nothing")
-    for index, name, first in _repeats(names):
-        text = f"got {show(name)}, which is at [{first}] too; expected each subscription once"
-        yield Problem((*location, "processed_by", index), text)
-
-
-def _path_contradictions(location: Location, path: object, stores: dict[str, object]) -> Iterator[Problem]:
-    if not isinstance(path, list):
-        return
-    if len(path) < 2:
-        yield Problem(location, f"got {show(path)}; expected two or more stores, the first with the outbox")
-    for index, store in enumerate(path):
-        if stores and isinstance(store, str) and store not in stores:
-            text = f"got {show(store)}; expected a store of this file"
-            yield Problem((*location, index), text, unknown=store, known=stores)
-    for index, store, first in _repeats(path):
-        if index == 1:  # a local hop: from the outbox of the first store into a log of the same store
-            continue
-        yield Problem((*location, index), f"got {show(store)}, which is at [{first}] too; expected a path without a loop")
-
-
-def _shared_databases(stores: dict[str, object], key: str, default: str) -> Iterator[Problem]:
-    names = list(stores)
-    values = [_member(stores[name], key) or default.format(name) for name in names]
-    for index, value, first in _repeats(values):
-        text = f"got {show(value)}, the {key} of store {show_name(names[first])} too; expected one {key} per database"
-        yield Problem(("stores", names[index], key), text)
-
-
-def _repeats(values: object) -> Iterator[tuple[int, str, int]]:
-    """Each text of a list that stood in it before: its index, the text, the index of the first."""
-    first: dict[str, int] = {}
-    for index, value in enumerate(values if isinstance(values, list) else []):
-        if isinstance(value, str) and first.setdefault(value, index) != index:
-            yield index, value, first[value]
-
-
-def _entries(document: object, section: str) -> dict[str, object]:
-    entries = _member(document, section)
-    return entries if isinstance(entries, dict) else {}
-
-
-def _member(section: object, key: str) -> object:
-    return section.get(key) if isinstance(section, dict) else None

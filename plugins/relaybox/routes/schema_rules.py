@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from relaybox.routes.problems import Problem, show, show_name
+from relaybox.routes.raw_values import texts
 
 OUTBOX_CHECKS = ("none", "refuse")
 FIRST_HOP_CHECKS = ("none", "warn", "set_aside")
@@ -33,19 +34,15 @@ def schema_contradictions(
             text = f"schemas has no topic {show_name(topic)}; expected a topic of schemas"
             yield Problem(("schema_checks", topic), text, unknown=topic, known=sorted(schemas))
     sections = [route for route in routes.values() if isinstance(route, Mapping)]
-    topics = {topic for route in sections for topic in _texts(route.get("topics"))}
+    topics = {topic for route in sections for topic in texts(route.get("topics"))}
     is_open = any(route.get("topics_by_subscription") is True for route in sections)
     for topic, files in schemas.items():
         if topic not in topics and not is_open:
             text = f"no route has topic {show_name(topic)}; expected a topic of a route"
             yield Problem(("schemas", topic), text, unknown=topic, known=sorted(topics))
         seen: dict[str, int] = {}
-        for index, path in enumerate(_texts(files)):
+        for index, path in enumerate(texts(files)):
             if path in seen:
                 text = f"got {show(path)}, which is version {seen[path] + 1} too; expected a file of its own for each version"
                 yield Problem(("schemas", topic, index), text)
             seen.setdefault(path, index)
-
-
-def _texts(value: object) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []

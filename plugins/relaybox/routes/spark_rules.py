@@ -1,10 +1,12 @@
 """The rules of a route's section `spark`: which settings of Spark may stand there, and which routes have to agree."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from relaybox.routes.problems import Problem, show_name
+from relaybox.routes.raw_values import member
+from relaybox.routes.retention_rules import detaching_stores
 
 SPARK_CONN_ID = "spark_default"
 DEPLOY_MODES = ("client", "cluster")
@@ -50,16 +52,11 @@ def broken_setting_value(value: object) -> str | None:
     return _SECRETS_BELONG if _SECRET_VALUE.search(value) else None
 
 
-def spark_contradictions(stores: dict[str, object], routes: dict[str, object]) -> Iterator[Problem]:
+def spark_contradictions(stores: Mapping[str, object], routes: Mapping[str, object]) -> Iterator[Problem]:
     """One task detaches all logs of a store, so the routes that let it detach there have one section spark."""
     first: dict[str, str] = {}
     for name, route in routes.items():
-        path = _member(route, "path")
-        logs = [store for store in path[1:] if isinstance(store, str)] if isinstance(path, list) else []
-        for store in logs:
-            own, theirs = (_member(_member(section, "retention"), "stopped_consumer") for section in (route, stores.get(store)))
-            if (own or theirs) != "detach":
-                continue
+        for store in detaching_stores(route, stores):
             other = first.setdefault(store, name)
             if _section(route) != _section(routes[other]):
                 text = (
@@ -71,9 +68,5 @@ def spark_contradictions(stores: dict[str, object], routes: dict[str, object]) -
 
 
 def _section(route: object) -> dict[Any, Any]:
-    section = _member(route, "spark")
+    section = member(route, "spark")
     return {key: value for key, value in section.items() if value is not None} if isinstance(section, dict) else {}
-
-
-def _member(section: object, key: str) -> object:
-    return section.get(key) if isinstance(section, dict) else None

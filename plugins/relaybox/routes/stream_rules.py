@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from relaybox.routes.problems import Location, Problem, show, show_name
+from relaybox.routes.raw_values import texts
 
 ORDERS = ("none", "fifo", "causal", "total")
 
@@ -68,13 +69,9 @@ def _read(name: str, section: Mapping[str, object]) -> _Route:
         section=section,
         order=section.get("order", "none"),
         stream=stream if isinstance(stream, str) else name,
-        topics=frozenset(_texts(section.get("topics"))),
-        path=tuple(_texts(section.get("path"))),
+        topics=frozenset(texts(section.get("topics"))),
+        path=tuple(texts(section.get("path"))),
     )
-
-
-def _texts(values: object) -> Iterator[str]:
-    return (value for value in (values if isinstance(values, list) else []) if isinstance(value, str))
 
 
 def _shared_stream(group: list[_Route]) -> Iterator[Problem]:

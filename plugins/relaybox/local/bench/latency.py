@@ -29,7 +29,7 @@ from relaybox.local.checkout import find_checkout
 from relaybox.local.clusters import Cluster, create_cluster
 from relaybox.local.processes import tree_cpu_seconds
 from relaybox.routes import Hop
-from relaybox.routes.rules import RUNNERS
+from relaybox.routes.route_rules import RUNNERS
 
 LINGER_SECONDS = 5
 MEAN_PAUSE_SECONDS = 0.3
