@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
 
 from relaybox import aio, consumer, errors, routes
 from relaybox.routes.rules import (
@@ -19,8 +18,10 @@ from relaybox.routes.rules import (
     RetentionRules,
     RetriesRules,
     RouteRules,
+    Rules,
     StoreRules,
     WebhookRules,
+    fields_of,
 )
 from relaybox.stores.sqlstates import OWN_CODES
 from relaybox.verification.stream_verification import VIOLATIONS
@@ -283,14 +284,14 @@ def test_the_limits_that_applications_meet_are_told() -> None:
         ("kafka.<sink>", KafkaRules),
     ],
 )
-def test_the_tables_of_keys_are_the_rules_of_the_file(section: str, rules: type[BaseModel]) -> None:
+def test_the_tables_of_keys_are_the_rules_of_the_file(section: str, rules: type[Rules]) -> None:
     """At the head of relaybox.routes; sections of their own have tables of their own. Defaults that are numbers or words are compared."""
     table = (routes.__doc__ or "").split(f"**`{section}`**")[1].split("\n**")[0]
     told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", table, flags=re.MULTILINE))
     if section == "kafka.<sink>":  # from `store` on as those of a webhook
         webhook = (routes.__doc__ or "").split("**`webhooks.<webhook>`**")[1].split("\n**")[0]
         told |= dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", webhook[webhook.index("| `store` |") :], flags=re.MULTILINE))
-    names = {field.alias or name: field for name, field in rules.model_fields.items()}
+    names = fields_of(rules)
     assert told.keys() - {"retention"} == names.keys() - {"limits", "retries", "retention", "spark", "derive"}
     for key, field in names.items():
         if type(field.default) in (int, float, str, bool):

@@ -11,10 +11,7 @@ from relaybox.adoption.mapping import complete_map, write_map
 from relaybox.errors import ConfigurationError
 from relaybox.routes import Limits, Retention, Retries, Routes, Spark, Store, Watch, load_routes
 from relaybox.routes.adopt_rules import BrokenMap, parse_map_options
-from relaybox.routes.derive_rules import DERIVE_KEYS
-from relaybox.routes.export_rules import EXPORT_KEYS
-from relaybox.routes.rules import AdoptRules
-from relaybox.routes.sink_rules import KAFKA_KEYS, WEBHOOK_KEYS
+from relaybox.routes.rules import AdoptRules, DeriveRules, ExportRules, KafkaRules, WebhookRules, fields_of
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "relaybox.yaml"
 KNOWN = "Known: derive, integrity, limits, message_id_window, order, owner, path, policy, processed_by, retention, retries, runner, and 4 more"
@@ -273,7 +270,7 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     (adopted,) = example.stores["airline"].adopt
     columns = ("id", "aggregatetype", "aggregateid", "type", "payload")
     assert complete_map(adopted.mapped, columns, "airline") == complete_map({}, columns, "airline")
-    assert document["stores"]["airline"]["adopt"]["public.outboxevent"].keys() == AdoptRules.model_fields.keys()
+    assert document["stores"]["airline"]["adopt"]["public.outboxevent"].keys() == fields_of(AdoptRules).keys()
     without = {**document, "stores": {**document["stores"], "airline": {**document["stores"]["airline"], "adopt": None}}}
     assert load(tmp_path, yaml.safe_dump(without)).route("flights") == smallest.route("flights")
     assert document["stores"]["airline"].keys() == {
@@ -301,16 +298,16 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     assert document["routes"]["flights"]["retries"].keys() == Retries.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["spark"].keys() == Spark.__dataclass_fields__.keys()
     derive, said = document["routes"]["delays"]["derive"], {"from": "flights", "with": "delays:late", "version": 1}
-    assert derive.keys() == set(DERIVE_KEYS)
+    assert derive.keys() == fields_of(DeriveRules).keys()
     document["routes"]["delays"]["derive"] = said
     (tmp_path / "relaybox.yaml").write_text(yaml.safe_dump(document))
     assert example.route("delays") == load_routes(tmp_path / "relaybox.yaml").route("delays")
-    assert document["exports"]["flights_lake"].keys() == set(EXPORT_KEYS)
+    assert document["exports"]["flights_lake"].keys() == fields_of(ExportRules).keys()
     document["exports"]["flights_lake"] = {"stream": "flights", "store": "hub", "to": "delta", "path": "/srv/lake/flights"}
     (tmp_path / "relaybox.yaml").write_text(yaml.safe_dump(document))
     assert example.export("flights_lake") == load_routes(tmp_path / "relaybox.yaml").export("flights_lake")
-    assert document["webhooks"]["billing"].keys() == set(WEBHOOK_KEYS)
-    assert document["kafka"]["warehouse"].keys() == set(KAFKA_KEYS)
+    assert document["webhooks"]["billing"].keys() == fields_of(WebhookRules).keys()
+    assert document["kafka"]["warehouse"].keys() == fields_of(KafkaRules).keys()
     read = {"store": "analytics", "stream": "flights"}
     document["webhooks"]["billing"] = {key: document["webhooks"]["billing"][key] for key in ("url", "secrets")} | read
     document["kafka"]["warehouse"] = {"bootstrap_servers": "kafka-1:9092,kafka-2:9092"} | read

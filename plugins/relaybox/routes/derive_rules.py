@@ -10,20 +10,6 @@ from collections.abc import Iterator, Mapping
 from relaybox.routes.problems import Problem, show, show_name
 from relaybox.routes.raw_values import delivered_streams, first_store, member, stream_of, texts
 
-DERIVE_KEYS = (
-    "from",
-    "with",
-    "sql",
-    "version",
-    "start",
-    "sender",
-    "batch_rows",
-    "row_errors",
-    "dead_letter_limit",
-    "changed_source",
-    "next",
-)
-NEXT_KEYS = ("with", "sql", "version")
 DERIVE_BATCH_ROWS = 100_000
 DEAD_LETTER_LIMIT = 100
 ROW_ERRORS = ("stop", "dead_letter")

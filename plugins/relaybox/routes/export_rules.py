@@ -10,20 +10,6 @@ from collections.abc import Iterator, Mapping
 from relaybox.routes.problems import Problem, show, show_name, suggest
 from relaybox.routes.raw_values import delivered_streams, member
 
-EXPORT_KEYS = (
-    "stream",
-    "store",
-    "to",
-    "table",
-    "path",
-    "partition_by",
-    "start",
-    "batch_messages",
-    "file_messages",
-    "owner",
-    "retries",
-    "spark",
-)
 FORMATS = ("delta", "iceberg", "parquet")
 PARTITIONINGS = ("none", "day", "key")
 BATCH_MESSAGES = 1_000_000

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from relaybox.routes.adopt_rules import MAPPED_FIELDS, parse_headers, parse_mapped, split_table
+from relaybox.routes.checking import check_rules
 from relaybox.routes.file import parse_route_file, read_text
 from relaybox.routes.model import (
     AdoptedTable,
@@ -43,7 +44,6 @@ from relaybox.routes.rules import (
     StoreRules,
     WatchRules,
     WebhookRules,
-    check_rules,
 )
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from relaybox.routes.problems import Problem, show, show_name
 from relaybox.routes.raw_values import member
 
-PAYLOAD_KEYS = ("location", "grace_seconds", "keep_seconds", "trash_seconds")
 GRACE_SECONDS = 86_400
 TRASH_SECONDS = 604_800
 LOCATION_RULE = "an absolute path, or s3://bucket/prefix; no blanks, no control characters, no login, no % and no backslash"

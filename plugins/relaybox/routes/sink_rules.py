@@ -11,45 +11,6 @@ from urllib.parse import urlsplit
 
 from relaybox.routes.problems import Problem, show, show_name
 
-SINK_KEYS = (
-    "store",
-    "stream",
-    "topic",
-    "start",
-    "lanes",
-    "lane_by",
-    "hold_sender",
-    "delayed",
-    "nack_limit",
-    "retry_seconds",
-    "messages_per_second",
-    "open_after_failures",
-    "max_pause_seconds",
-    "owner",
-    "retries",
-)
-WEBHOOK_KEYS = (
-    "url",
-    "secrets",
-    "plain_http",
-    "connect_seconds",
-    "read_seconds",
-    "total_seconds",
-    "answer_bytes",
-    "cloudevents",
-    *SINK_KEYS,
-)
-KAFKA_KEYS = (
-    "bootstrap_servers",
-    "to_topic",
-    "key_by",
-    "cloudevents",
-    "properties",
-    "secrets",
-    "delivery_seconds",
-    "batch_messages",
-    *SINK_KEYS,
-)
 LANE_KEYS = ("sender", "key")
 DELAYED_WAYS = ("hold", "pass", "ignore")
 RECORD_KEYS = ("sender", "key")
