@@ -44,7 +44,7 @@ from relaybox.payloads import PayloadStore
 from relaybox.payloads.preparing import prepare_place
 from relaybox.routes import Hop
 from relaybox.spark.driver_options import driver_java_options
-from relaybox.stores.schema import open_store
+from relaybox.stores.opening import open_store
 from relaybox.verification.results import write_verification
 from relaybox.verification.route_verification import verify_route
 from tests.airflow.conftest import REPOSITORY

@@ -17,7 +17,7 @@ from airflow.triggers.shared_stream import SharedStreamManager
 
 from relaybox.airflow.triggers import HopWorkTrigger
 from relaybox.local.clusters import find_free_port
-from relaybox.stores.schema import open_store
+from relaybox.stores.opening import open_store
 from tests.support.patience import patience
 from tests.support.world import STORES, World, wait_until
 

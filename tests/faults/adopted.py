@@ -15,7 +15,7 @@ from relaybox.adoption.adopting import adopt_table, send_unmapped, unadopt_table
 from relaybox.adoption.tables import list_defects
 from relaybox.routes import Store
 from relaybox.routes.adopt_rules import parse_map_options
-from relaybox.stores.schema import opened_store
+from relaybox.stores.opening import opened_store
 
 LATE, ODD = "app.late", "app.odd"
 

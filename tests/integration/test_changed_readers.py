@@ -9,7 +9,7 @@ import pytest
 
 from relaybox import errors
 from relaybox.hops.changed_readers import refuse_changed_readers
-from relaybox.stores.schema import open_store
+from relaybox.stores.opening import open_store
 from relaybox.stores.sessions import StoreSession
 from tests.support.cli import invoke
 from tests.support.patience import patience

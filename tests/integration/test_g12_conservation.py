@@ -11,7 +11,7 @@ import yaml
 from relaybox.hops.planning import AttemptOwner, DestinationState, plan_batch
 from relaybox.hops.transfer import Progress
 from relaybox.retention.segments import retain_store
-from relaybox.stores.schema import open_store
+from relaybox.stores.opening import open_store
 from tests.support.cli import invoke
 from tests.support.world import STORES, World, insert
 

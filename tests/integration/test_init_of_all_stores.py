@@ -19,7 +19,7 @@ from relaybox.hops.transfer import transfer_hop
 from relaybox.routes import load_routes
 from relaybox.stores import initialisation, migrations
 from relaybox.stores.init_locks import schema_is_held
-from relaybox.stores.schema import open_store
+from relaybox.stores.opening import open_store
 from tests.support.cli import invoke, start
 from tests.support.patience import patience
 from tests.support.services import break_service, read_service

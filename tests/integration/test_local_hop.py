@@ -15,7 +15,7 @@ from relaybox.monitoring.message_trace import trace_message
 from relaybox.monitoring.status import read_status
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import Store
-from relaybox.stores import schema
+from relaybox.stores import opening
 from relaybox.verification import reading
 from relaybox.verification.route_verification import verify_route
 from tests.support.breaking import copy_first_slices
@@ -88,7 +88,7 @@ def test_a_verification_opens_one_session_per_store(local: World, monkeypatch: p
 
     def spied(store: Store, **options: str) -> Any:
         opened.append(store.name)
-        return schema.open_store(store, **options)
+        return opening.open_store(store, **options)
 
     monkeypatch.setattr(reading, "open_store", spied)
     verify_route(local.route)

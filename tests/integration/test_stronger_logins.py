@@ -10,7 +10,7 @@ import psycopg2
 import pytest
 
 from relaybox import errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.opening import open_store
 from tests.support.cli import invoke
 from tests.support.init_scripts import write_script
 from tests.support.patience import patience

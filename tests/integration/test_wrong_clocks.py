@@ -17,7 +17,7 @@ from relaybox.payloads import PayloadStore
 from relaybox.payloads.preparing import prepare_place
 from relaybox.routes import load_routes
 from relaybox.stores.lock_holders import OPEN_TRANSACTIONS, lock_error
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 from tests.support.cli import invoke, run
 from tests.support.clocks import MovableClock, movable_clock
 from tests.support.kept_sessions import close_kept_sessions

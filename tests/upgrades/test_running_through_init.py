@@ -11,7 +11,8 @@ import pytest
 
 from relaybox import errors
 from relaybox.stores import migrations
-from relaybox.stores.schema import initialise_store, open_store
+from relaybox.stores.opening import open_store
+from relaybox.stores.schema import initialise_store
 from tests.support.world import World
 from tests.upgrades.traffic import STORE, traffic
 

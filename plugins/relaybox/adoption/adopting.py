@@ -22,7 +22,7 @@ from relaybox.adoption.examination import Examination, UnmappedRows, examine_ado
 from relaybox.adoption.tables import RecordedTable, WantedAdoption, choose_adoption, find_recorded, refuse_other_table
 from relaybox.stores.init_locks import require_owner
 from relaybox.stores.lock_holders import LIKELIEST_FIRST, LOCK_HOLDERS, lock_error
-from relaybox.stores.schema import opened_store
+from relaybox.stores.opening import opened_store
 
 if TYPE_CHECKING:
     from relaybox.routes import Store

@@ -13,7 +13,7 @@ from airflow.sdk import BaseHook
 
 from relaybox.airflow.libpq_parameters import libpq_parameters
 from relaybox.amounts import amount
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage

@@ -15,7 +15,7 @@ from relaybox import errors
 from relaybox.hops.publishing import PublishedBatch, ask_destination, durable_arrival
 from relaybox.hops.store_ids import require_same_stores
 from relaybox.log_events import emit
-from relaybox.stores.schema import opened_store
+from relaybox.stores.opening import opened_store
 from relaybox.streams.delivering import deliver_arrived
 from relaybox.streams.topics import carry_topics
 

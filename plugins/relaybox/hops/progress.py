@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from relaybox.errors import RelayboxError
 from relaybox.log_events import emit
 from relaybox.stores.answer_limits import answering_within
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 
 if TYPE_CHECKING:
     from relaybox.hops.batches import Batch

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from relaybox import errors
 from relaybox.hops.continuity import HistoryGap, find_other_stores, published_end, read_ledger
 from relaybox.hops.publishing import ask_destination
-from relaybox.stores.schema import opened_store
+from relaybox.stores.opening import opened_store
 from relaybox.streams.topics import carry_topics
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from relaybox.hops.store_ids import require_same_stores
 from relaybox.hops.undriven import find_undriven_hops
 from relaybox.log_events import emit, warn
 from relaybox.stores.answer_limits import answering_within
-from relaybox.stores.schema import opened_store
+from relaybox.stores.opening import opened_store
 from relaybox.streams.delivering import carry_senders, deliver_arrived
 from relaybox.streams.topics import carry_topics, find_unknown_topics
 

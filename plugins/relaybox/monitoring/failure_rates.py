@@ -7,7 +7,7 @@ from typing import NamedTuple
 from relaybox.errors import ConfigurationError
 from relaybox.monitoring.retry_plan import MeasuredFailures
 from relaybox.routes import Hop, Route
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 
 
 def measure_failures(route: Route) -> MeasuredFailures:

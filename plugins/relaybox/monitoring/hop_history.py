@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from relaybox import errors
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Store

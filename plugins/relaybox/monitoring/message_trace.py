@@ -15,7 +15,7 @@ from uuid import UUID
 
 from relaybox import errors
 from relaybox.monitoring.trace_rows import CauseRow, DeliveryRow, DerivedRow, HopArrival, HopReading, OutboxBegin, SentRow
-from relaybox.stores.schema import opened_store
+from relaybox.stores.opening import opened_store
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Route, Store

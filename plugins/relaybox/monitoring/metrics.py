@@ -15,7 +15,7 @@ from prometheus_client import metrics_core
 from prometheus_client.openmetrics import exposition
 
 from relaybox import errors
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 from relaybox.verification.reliability import is_no_reading
 
 if TYPE_CHECKING:

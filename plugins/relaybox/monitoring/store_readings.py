@@ -21,8 +21,8 @@ from relaybox.monitoring.store_answers import (
     ask_sending,
     known_hops,
 )
+from relaybox.stores.opening import one_session
 from relaybox.stores.readings import Reader, Readings
-from relaybox.stores.schema import one_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Routes, Store

@@ -14,7 +14,7 @@ from relaybox.payloads.listing import FileTotal, PlaceListing, list_place
 from relaybox.payloads.place_stores import PlaceStore, read_place_stores
 from relaybox.payloads.store import PayloadStore, digest_of
 from relaybox.payloads.store_references import StoreReference, read_references
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 
 if TYPE_CHECKING:
     from relaybox.payloads.files import PlaceFiles

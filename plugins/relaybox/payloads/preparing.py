@@ -20,7 +20,7 @@ from relaybox.payloads.place_stores import (
 )
 from relaybox.payloads.references import HEADER, written_at
 from relaybox.payloads.store import MARK, PayloadStore
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 
 if TYPE_CHECKING:
     from relaybox.payloads.place_stores import StoreIdentity

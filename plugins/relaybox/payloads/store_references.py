@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from relaybox import errors
 from relaybox.payloads.place_stores import read_identity
 from relaybox.stores.lock_holders import LOCK_HOLDERS
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 from relaybox.stores.settings import duration
 
 if TYPE_CHECKING:

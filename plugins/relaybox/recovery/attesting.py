@@ -14,7 +14,7 @@ from relaybox.hops.continuity import find_gaps, lost_batches, published_end, rea
 from relaybox.hops.publishing import ask_destination
 from relaybox.log_events import emit
 from relaybox.stores.fingerprints import ClusterFingerprint, read_fingerprint
-from relaybox.stores.schema import opened_store, store_session
+from relaybox.stores.opening import opened_store, store_session
 
 if TYPE_CHECKING:
     from relaybox.hops.planning import DestinationState

@@ -32,7 +32,7 @@ from relaybox.recovery.late_rows import refuse_late_rows
 from relaybox.recovery.new_generation import begin_new_generation, forget_what_was_delivered
 from relaybox.recovery.resending import resend
 from relaybox.stores.fingerprints import read_fingerprint
-from relaybox.stores.schema import opened_store
+from relaybox.stores.opening import opened_store
 
 if TYPE_CHECKING:
     from relaybox.hops.continuity import PublishedEnd

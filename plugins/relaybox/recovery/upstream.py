@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from relaybox import errors
 from relaybox.hops.continuity import find_gap, lost_batches, published_end
 from relaybox.hops.publishing import ask_destination
-from relaybox.stores.schema import opened_store
+from relaybox.stores.opening import opened_store
 
 if TYPE_CHECKING:
     from relaybox.hops.planning import DestinationState

@@ -20,7 +20,7 @@ from relaybox.log_events import emit
 from relaybox.retention.awaited import describe_awaited, first_by_log, list_awaited
 from relaybox.retention.segments import PATIENCE_SECONDS, PAUSE_SECONDS, DropAnswer
 from relaybox.stores.log_rows import RowsDigest
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox.errors import ConfigurationError, RelayboxError
 from relaybox.log_events import emit
+from relaybox.stores.opening import store_session
 from relaybox.stores.orphaned_hops import OrphanedHop, list_orphaned_hops
-from relaybox.stores.schema import store_session
 from relaybox.streams.delivering import deliver_undriven
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import psycopg2
 from relaybox.hops.sealing import seal_segments
 from relaybox.log_events import emit
 from relaybox.retention.awaited import AwaitedReader, NamedReader, first_by_log, list_awaited
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 from relaybox.streams.delivering import deliver_undriven
 
 if TYPE_CHECKING:

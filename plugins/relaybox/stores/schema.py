@@ -8,9 +8,8 @@ Outbox segments are made after it, as before each transfer.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,26 +19,24 @@ from relaybox import errors
 from relaybox.contracts.store_checks import write_store_checks
 from relaybox.stores import migrations
 from relaybox.stores.changed_sinks import describe_changed
-from relaybox.stores.connections import connect
 from relaybox.stores.event_triggers import naming_event_triggers
 from relaybox.stores.functions_version import refuse_older_functions
 from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init, refuse_older_code, require_owner, schema_is_held
-from relaybox.stores.lock_holders import naming_lock_holders
-from relaybox.stores.namespaces import IS_STORE, refuse_foreign_schemas
+from relaybox.stores.namespaces import IS_STORE
+from relaybox.stores.opening import connect_store
 from relaybox.stores.orphaned_hops import list_orphaned_hops
 from relaybox.stores.orphaned_sinks import describe_renamed
 from relaybox.stores.orphaned_subscriptions import describe_orphaned
 from relaybox.stores.renewal import list_files, read_files, renew_functions
 from relaybox.stores.repairs import find_defects, name_altered_views
 from relaybox.stores.revoked_rights import describe_revoked, list_granted_rights
-from relaybox.stores.sessions import StoreSession
 from relaybox.stores.settings import LOCK_TIMEOUT_SECONDS
 from relaybox.stores.sql_files import read_init_file
-from relaybox.stores.stronger_logins import refuse_superuser
 from relaybox.stores.table_definitions import mend_tables
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Retention, Routes, Store
+    from relaybox.stores.sessions import StoreSession
     from relaybox.stores.statements import Statements
 
 SEGMENT_ROWS = 1_000_000
@@ -100,125 +97,6 @@ class StoreInitialised:
         )
 
 
-def open_store(store: Store, *, application_name: str) -> StoreSession:
-    """Connects to a store and checks that its schema is the one this code was written for.
-
-    Raises:
-        StoreNotInitialised: no schema, or an older one.
-        SchemaTooNew: made by a newer Relaybox.
-        StoreUnreachable, StoreUnusable: no connection.
-    """
-    session = _connect(store, application_name)
-    try:
-        _require_version(session)
-    except BaseException:
-        session.close()
-        raise
-    return session
-
-
-@contextmanager
-def opened_store(store: Store, *, application_name: str) -> Iterator[StoreSession]:
-    """A session as open_store() gives it, closed at the end of the block. Who holds a lock that it waited for in vain is named.
-
-    Raises:
-        as open_store(), and what the store's errors mean (stores.connections).
-    """
-    with closing(open_store(store, application_name=application_name)) as session, naming_lock_holders(session):
-        yield session
-
-
-_shared: ContextVar[Mapping[str, StoreSession] | None] = ContextVar("relaybox_shared_sessions", default=None)
-
-
-@contextmanager
-def one_session(store: Store, activity: str, *, application_name: str) -> Iterator[StoreSession]:
-    """Within the block all that this thread asks of the store by store_session() is asked in this one session.
-
-    Each statement is a transaction: nothing is held open while the thread waits for something else.
-
-    Raises:
-        as store_session().
-    """
-    with store_session(store, activity, application_name=application_name) as session:
-        session.connection.autocommit = True
-        token = _shared.set({**(_shared.get() or {}), store.service: session})
-        try:
-            yield session
-        finally:
-            _shared.reset(token)
-
-
-@contextmanager
-def store_session(store: Store, activity: str, *, application_name: str) -> Iterator[StoreSession]:
-    """A session that is closed at the end of the block; what is not committed by then is rolled back. See one_session().
-
-    Args:
-        store: the store.
-        activity: for its errors, which are told as `store hub: while <activity>: ...`.
-        application_name: as the server's views show the session.
-
-    Raises:
-        as open_store(), and what the store's errors mean (stores.connections).
-    """
-    shared = (_shared.get() or {}).get(store.service)
-    if shared is not None:
-        yield shared.doing(activity)
-        return
-    with opened_store(store, application_name=application_name) as session:
-        yield session.doing(activity)
-
-
-def _connect(store: Store, application_name: str) -> StoreSession:
-    return StoreSession(connect(store.service, application_name=application_name), store.name)
-
-
-class _Version(NamedTuple):
-    """Of a store's schema: its newest migration, and the newest one beside which older code may not run."""
-
-    newest: int
-    newest_post: int
-
-
-def _require_version(session: StoreSession) -> None:
-    store, found, known = session.store, _applied_version(session), migrations.newest_migration().number
-    if found.newest_post <= known <= found.newest:
-        return  # a newer version's init came first: all that it added is `pre`
-    if not found.newest:
-        refuse_foreign_schemas(session.doing("reading the schema version"))
-        session.rollback()
-    if found.newest > known:
-        raise errors.SchemaTooNew(
-            f"store {store}: its schema is version {found.newest}, this Relaybox knows version {known}.",
-            next_step="Install the newer Relaybox here; it was used on this store already.",
-        )
-    what = (
-        f"its schema is version {found.newest}, this Relaybox needs version {known}"
-        if found.newest
-        else "it has no relaybox schema"
-    )
-    raise errors.StoreNotInitialised(f"store {store}: {what}.", next_step="Run: relaybox init")
-
-
-def _applied_version(session: StoreSession) -> _Version:
-    """Zeros for a database without the schema; in a short transaction of its own."""
-    session = session.doing("reading the schema version")
-    refuse_superuser(session)
-    version = _Version(0, 0)
-    if session.value(f"select {IS_STORE}"):
-        # a migration that has no phase is of a store that has not been told yet
-        version = session.row(
-            _Version,
-            """
-            select coalesce(max(number), 0) as newest,
-                coalesce(max(number) filter (where coalesce(to_jsonb(m) ->> 'phase', 'post') = 'post'), 0) as newest_post
-            from relaybox.migration m
-            """,
-        )
-    session.rollback()
-    return version
-
-
 def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMENT_ROWS, older: bool = False) -> StoreInitialised:
     """Brings one store up to date and registers the hops that arrive in it and leave it. Idempotent.
 
@@ -273,7 +151,7 @@ def init_transaction(store: Store) -> Iterator[StoreSession]:
         StoreUnusable, SchemaTooNew: as initialise_store(); the block is not entered.
         StoreBusy: another session holds what the block wants to change; it is named.
     """
-    with closing(_connect(store, "relaybox init")) as opened:
+    with closing(connect_store(store, application_name="relaybox init")) as opened:
         require_owner(opened)
         check_server(opened, store)
         opened.rollback()

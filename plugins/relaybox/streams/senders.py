@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from psycopg2 import errors as postgres_errors
 
 from relaybox import errors
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Store

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.log_events import emit
-from relaybox.stores.schema import opened_store
+from relaybox.stores.opening import opened_store
 from relaybox.streams.holdback import Gap, delivery_stores
 from relaybox.streams.skip_plans import LAST_INDEX, SenderGap, plan_skip
 

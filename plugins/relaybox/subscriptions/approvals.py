@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Store

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.log_events import emit
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 
 if TYPE_CHECKING:
     from psycopg2.extensions import cursor as Cursor

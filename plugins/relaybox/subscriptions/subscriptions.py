@@ -11,7 +11,7 @@ from uuid import UUID
 
 from relaybox import errors
 from relaybox.exact_json import read_json
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Store

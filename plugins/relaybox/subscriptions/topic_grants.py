@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from relaybox.stores.schema import store_session
+from relaybox.stores.opening import store_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 from uuid import UUID
 
 from relaybox.stores.answer_limits import cut_session
-from relaybox.stores.schema import open_store
+from relaybox.stores.opening import open_store
 from relaybox.verification.defects import Row
 
 if TYPE_CHECKING:

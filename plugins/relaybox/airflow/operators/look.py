@@ -20,7 +20,7 @@ from relaybox.errors import Transient
 from relaybox.hops.store_ids import carry_topics_of
 from relaybox.log_events import emit, warn
 from relaybox.routes import Hop, Store, Watch
-from relaybox.stores.schema import opened_store
+from relaybox.stores.opening import opened_store
 from relaybox.streams.topics import find_unknown_topics
 
 if TYPE_CHECKING:

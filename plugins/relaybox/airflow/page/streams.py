@@ -12,7 +12,7 @@ from relaybox.monitoring.derivations import DerivationStatus, OpenTrial, read_de
 from relaybox.monitoring.finding import Finding
 from relaybox.monitoring.store_findings import find_dead_letters, find_held, next_step_after, plain_words
 from relaybox.stores.connections import lacks_right
-from relaybox.stores.schema import one_session
+from relaybox.stores.opening import one_session
 from relaybox.stores.sqlstates import grant_role_to
 from relaybox.streams.holdback import Gap, StoreHoldback, read_store_holdback
 from relaybox.subscriptions.subscriptions import DeadLetter, SubscriptionStatus, list_dead_letters, list_subscriptions

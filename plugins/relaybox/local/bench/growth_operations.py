@@ -25,7 +25,7 @@ from relaybox.monitoring.metrics import read_store_metrics
 from relaybox.monitoring.status import read_status
 from relaybox.retention.segments import read_retention, retain_store
 from relaybox.routes import load_routes
-from relaybox.stores.schema import opened_store
+from relaybox.stores.opening import opened_store
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Routes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from psycopg2 import sql
 
-from relaybox.stores.connections import connect
+from relaybox.stores.opening import connect_store
 from relaybox.stores.pipe import pipe_sessions
 from relaybox.stores.sessions import StoreSession
 
@@ -104,9 +104,7 @@ class DemoFacts:
 
 def read_facts(route: Route) -> DemoFacts:
     """Reads everything from a route whose messages have all arrived. Servers must track commit timestamps."""
-    sessions = {
-        store.name: StoreSession(connect(store.service, application_name="relaybox demo"), store.name) for store in route.path
-    }
+    sessions = {store.name: connect_store(store, application_name="relaybox demo") for store in route.path}
     try:
         return _Reader(route, sessions).read()
     finally:

@@ -12,11 +12,10 @@ from relaybox.monitoring.doctor.check import CheckSeverity, Diagnosis, Examined,
 from relaybox.monitoring.doctor.checks import CHECKS, CONNECTION, STORE_CLOCKS
 from relaybox.monitoring.doctor.clocks import ClockReading, compare_clocks, read_clock
 from relaybox.monitoring.doctor.record import read_record
-from relaybox.stores.connections import connect
 from relaybox.stores.inquiries import Inquiry, ask_each, current_inquiry
 from relaybox.stores.namespaces import IS_STORE
+from relaybox.stores.opening import connect_store
 from relaybox.stores.schema import ROLES
-from relaybox.stores.sessions import StoreSession
 from relaybox.stores.stronger_logins import refuse_superuser
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _examine(store: Store, routes: Routes, open_seconds: float) -> StoreReport:
     results: list[CheckResult] = []
     clock = None
     try:
-        with closing(StoreSession(connect(store.service, application_name="relaybox doctor"), store.name)) as opened:
+        with closing(connect_store(store, application_name="relaybox doctor")) as opened:
             opened.connection.set_session(readonly=True)
             session = opened.doing("examining it")
             refuse_superuser(session)
