@@ -1,6 +1,6 @@
 """What the code of an init needs of a session: statements, and decisions that are made by the store.
 
-Two classes have it: stores.sessions.StoreSession runs each statement, and stores.init_script.Script writes it down for psql. So the code
+Two classes have it: stores.sessions.StoreSession runs each statement, and stores.psql_script.Script writes it down for psql. So the code
 between statements decides nothing by the state of the store: where that matters it gives a condition, or a query that finds refusals.
 """
 
