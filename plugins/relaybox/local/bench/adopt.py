@@ -26,7 +26,7 @@ from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.pgbench import SESSIONS, SIZES, Script, Sending, send
 from relaybox.local.bench.produce import PAYLOAD
 from relaybox.local.bench.report import spread, write_json
-from relaybox.local.bench.rounds import WARM_UP, in_turn, show_progress
+from relaybox.local.bench.rounds import WARM_UP, in_turn, shown_turns
 from relaybox.local.bench.stores import SOURCE, BenchStores, bench_directory, open_bench_stores
 from relaybox.local.processes import tree_cpu_seconds
 
@@ -145,11 +145,9 @@ def run_bench_adopt(
 
 def _take_turns(stores: BenchStores, directory: Path, messages: int, rounds: int, console: Console) -> Iterator[Sending]:
     names = list(CONTESTANTS)
-    turns = [(round_, size, name) for round_ in range(WARM_UP, rounds + 1) for size in SIZES for name in in_turn(names, round_)]
-    with show_progress(console) as progress:
-        task = progress.add_task("measuring", total=len(turns))
-        for round_, size, name in turns:
-            progress.update(task, description=f"{name}, {size}")
+    order = ((round_, (size, name)) for round_ in range(WARM_UP, rounds + 1) for size in SIZES for name in in_turn(names, round_))
+    with shown_turns(order, console, title=lambda turn: f"{turn[1]}, {turn[0]}") as turns:
+        for round_, (size, name) in turns:
             stores.query(SOURCE, "select relaybox_internal.ensure_outbox_segments()")
             stores.settle()
             script = Script(name, *CONTESTANTS[name], size)
@@ -161,7 +159,6 @@ def _take_turns(stores: BenchStores, directory: Path, messages: int, rounds: int
                     transactions=messages // SESSIONS // size,
                     cpu_seconds=lambda: tree_cpu_seconds(stores.clusters[SOURCE].pid or 0),
                 )
-            progress.advance(task)
             if round_ != WARM_UP:
                 yield sending
 

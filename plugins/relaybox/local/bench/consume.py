@@ -26,7 +26,7 @@ from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.environment import core_count, describe_environment
 from relaybox.local.bench.loops import Loop, measure_loops, print_loops, ratios_as_json
 from relaybox.local.bench.report import show_seconds, spread, write_json
-from relaybox.local.bench.rounds import WARM_UP, show_progress, take_turns
+from relaybox.local.bench.rounds import WARM_UP, show_progress, shown_turns, take_turns
 from relaybox.local.bench.singles import FETCH as FETCH_ONE
 from relaybox.local.bench.singles import Single, measure_singles, print_singles
 from relaybox.local.bench.singles import ratios as single_ratios
@@ -234,14 +234,10 @@ def fill_log(stores: BenchStores, messages: int, console: Console) -> int:
 
 
 def _take_turns(stores: BenchStores, log_id: int, messages: int, rounds: int, console: Console) -> Iterator[Reading]:
-    turns = list(take_turns(list(CONTESTANTS), rounds))
-    with show_progress(console) as progress:
-        task = progress.add_task("measuring", total=len(turns))
+    with shown_turns(take_turns(list(CONTESTANTS), rounds), console, title=lambda name: CONTESTANTS[name].title) as turns:
         for round_, name in turns:
-            progress.update(task, description=CONTESTANTS[name].title)
             _prepare(stores, name, log_id)
             reading = _measure(name, round_, log_id, messages)
-            progress.advance(task)
             if round_ != WARM_UP:
                 yield reading
 

@@ -32,7 +32,7 @@ from relaybox.local.bench.contestants import measure_hop
 from relaybox.local.bench.cpu_times import CpuTimes
 from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.report import show_seconds, spread, write_json
-from relaybox.local.bench.rounds import WARM_UP, in_turn, show_progress
+from relaybox.local.bench.rounds import WARM_UP, in_turn, shown_turns
 from relaybox.local.bench.runners import bench_spark
 from relaybox.local.bench.stores import DESTINATION, SOURCE, TOPIC, BenchStores, bench_directory, open_bench_stores
 from relaybox.routes import load_routes
@@ -239,11 +239,9 @@ def _take_turns(
     stores: BenchStores, contestants: Mapping[str, Callable[[], object]], rounds: int, console: Console
 ) -> Iterator[Turn]:
     names = list(contestants)
-    turns = [(name, number) for number in range(WARM_UP, rounds + 1) for name in in_turn(names, 2 * number)]  # in pairs
-    with show_progress(console) as progress:
-        task = progress.add_task("measuring", total=len(turns))
-        for name, number in turns:
-            progress.update(task, description=TITLES[name])
+    order = ((number, name) for number in range(WARM_UP, rounds + 1) for name in in_turn(names, 2 * number))  # in pairs
+    with shown_turns(order, console, title=TITLES.__getitem__) as turns:
+        for number, name in turns:
             stores.settle()
             before, begun = CpuTimes.read(), time.monotonic()
             measured = contestants[name]()
@@ -252,7 +250,6 @@ def _take_turns(
             used = CpuTimes.read().since(before)
             looking = time.process_time() - looked_at
             turn = Turn(name, number, seconds, used.stores, used.jvm, max(0.0, used.python - looking))  # /proc counts in ticks
-            progress.advance(task)
             if number != WARM_UP:
                 yield turn
 

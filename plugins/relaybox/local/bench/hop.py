@@ -19,7 +19,7 @@ from relaybox.local.bench.contestants import measure_hop, measure_pipe, measure_
 from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.replication import measure_sync
 from relaybox.local.bench.report import HOP, PIPES, SYNCS, TITLES, BenchReport, Measurement, print_report, write_json
-from relaybox.local.bench.rounds import WARM_UP, show_progress, take_turns
+from relaybox.local.bench.rounds import WARM_UP, show_progress, shown_turns, take_turns
 from relaybox.local.bench.runners import RUNNERS
 from relaybox.local.bench.stores import BenchStores, bench_directory, open_bench_stores
 
@@ -107,14 +107,10 @@ class _Bench:
             self._stores.fill(self._messages, rollback_every=rollback_every, filled=advance)
 
     def _take_turns(self) -> Iterator[Measurement]:
-        turns = list(take_turns(list(TITLES), self._rounds))
-        with show_progress(self._console) as progress:
-            task = progress.add_task("measuring", total=len(turns))
+        with shown_turns(take_turns(list(TITLES), self._rounds), self._console, title=TITLES.__getitem__) as turns:
             for round_, contestant in turns:
-                progress.update(task, description=TITLES[contestant])
                 measurement = self._measure(contestant, round_)
-                progress.console.print(_line(measurement))
-                progress.advance(task)
+                self._console.print(_line(measurement))
                 if round_ != WARM_UP:
                     yield measurement
 

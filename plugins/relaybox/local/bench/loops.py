@@ -19,7 +19,7 @@ from relaybox import errors
 from relaybox.amounts import amount
 from relaybox.local.bench.libraries import LIBRARIES, consume, installed_libraries, lacking_libraries
 from relaybox.local.bench.report import show_seconds
-from relaybox.local.bench.rounds import WARM_UP, show_progress, take_turns
+from relaybox.local.bench.rounds import WARM_UP, shown_turns, take_turns
 from relaybox.local.bench.stores import DESTINATION, BenchStores
 
 PLAIN = "plain SQL, psycopg2"
@@ -67,16 +67,13 @@ def measure_loops(stores: BenchStores, count: int, rounds: int, console: Console
 
 
 def _take_turns(stores: BenchStores, names: Sequence[str], count: int, rounds: int, console: Console) -> Iterator[Loop]:
-    turns = list(take_turns(names, rounds))
-    with show_progress(console) as progress:
-        task = progress.add_task("the consumer of each library", total=len(turns) * len(PER_TRANSACTION))
-        for round_, name in turns:
-            for per_transaction in PER_TRANSACTION:
-                least = count if per_transaction > 1 else max(1, count // 10)
-                loop = _measure(stores, name, per_transaction, least, round_)
-                progress.advance(task)
-                if round_ != WARM_UP:
-                    yield loop
+    order = ((round_, (name, size)) for round_, name in take_turns(names, rounds) for size in PER_TRANSACTION)
+    with shown_turns(order, console, title=lambda _: "the consumer of each library") as turns:
+        for round_, (name, per_transaction) in turns:
+            least = count if per_transaction > 1 else max(1, count // 10)
+            loop = _measure(stores, name, per_transaction, least, round_)
+            if round_ != WARM_UP:
+                yield loop
 
 
 def _measure(stores: BenchStores, name: str, per_transaction: int, count: int, round_: int) -> Loop:

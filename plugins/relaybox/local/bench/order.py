@@ -22,7 +22,7 @@ from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.contestants import timed
 from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.report import show_seconds, spread, write_json
-from relaybox.local.bench.rounds import WARM_UP, show_progress, take_turns
+from relaybox.local.bench.rounds import WARM_UP, show_progress, shown_turns, take_turns
 from relaybox.local.bench.runners import RUNNERS
 from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, bench_directory, open_bench_stores
 from relaybox.stores.schema import SEGMENT_ROWS
@@ -158,15 +158,11 @@ def _fill(stores: BenchStores, topic: str, messages: int) -> None:
 def _take_turns(
     stores: BenchStores, runner: SliceRunner, messages: int, rounds: int, console: Console
 ) -> Iterator[OrderMeasurement]:
-    turns = list(take_turns(list(TITLES), rounds))
-    with show_progress(console) as progress:
-        task = progress.add_task("measuring", total=len(turns))
+    with shown_turns(take_turns(list(TITLES), rounds), console, title=TITLES.__getitem__) as turns:
         for round_, contestant in turns:
-            progress.update(task, description=TITLES[contestant])
             measurement = _measure(stores, runner, contestant, messages, round_)
             name = "warm-up" if round_ == WARM_UP else f"round {round_}"
-            progress.console.print(f"{name}: {TITLES[contestant]}: {measurement.seconds:.2f} s")
-            progress.advance(task)
+            console.print(f"{name}: {TITLES[contestant]}: {measurement.seconds:.2f} s")
             if round_ != WARM_UP:
                 yield measurement
 

@@ -26,7 +26,7 @@ from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.pgbench import SESSIONS, SIZES, Script, Sending, send
 from relaybox.local.bench.report import spread, write_json
 from relaybox.local.bench.rivals import PGMQ, PGQ
-from relaybox.local.bench.rounds import WARM_UP, in_turn, show_progress
+from relaybox.local.bench.rounds import WARM_UP, in_turn, shown_turns
 from relaybox.local.bench.stores import SOURCE, TOPIC, BenchStores, bench_directory, open_bench_stores
 from relaybox.local.processes import tree_cpu_seconds
 from relaybox.outbox import put
@@ -227,15 +227,13 @@ def _make_contestants(stores: BenchStores, console: Console) -> tuple[str, ...]:
 
 def _take_turns(place: _Place, left_out: tuple[str, ...], messages: int, rounds: int, console: Console) -> Iterator[Sending]:
     names = [name for name in CONTESTANTS if name not in left_out]
-    turns: list[tuple[int, int, str]] = []
+    order: list[tuple[int, tuple[int, str]]] = []
     for round_ in range(WARM_UP, rounds + 1):
         puts = () if round_ == WARM_UP else in_turn(list(PUTS), round_)
-        turns += [(round_, size, name) for size in SIZES for name in in_turn(names, round_)]
-        turns += [(round_, size, name) for size in SIZES for name in puts]
-    with show_progress(console) as progress:
-        task = progress.add_task("measuring", total=len(turns))
-        for round_, size, name in turns:
-            progress.update(task, description=f"{name}, {size}")
+        order += [(round_, (size, name)) for size in SIZES for name in in_turn(names, round_)]
+        order += [(round_, (size, name)) for size in SIZES for name in puts]
+    with shown_turns(order, console, title=lambda turn: f"{turn[1]}, {turn[0]}") as turns:
+        for round_, (size, name) in turns:
             place.stores.query(SOURCE, "select relaybox_internal.ensure_outbox_segments()")
             place.check(is_on=name in CONTESTANTS and CONTESTANTS[name].outbox_checks)
             place.stores.settle()
@@ -245,7 +243,6 @@ def _take_turns(place: _Place, left_out: tuple[str, ...], messages: int, rounds:
                 script = Script(name, CONTESTANTS[name].title, CONTESTANTS[name].statement, size)
                 transactions = messages // SESSIONS // size
                 sending = send(script, place.directory, round_=round_, transactions=transactions, cpu_seconds=place.cpu_seconds)
-            progress.advance(task)
             if round_ != WARM_UP:
                 yield sending
 

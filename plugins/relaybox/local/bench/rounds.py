@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from rich.console import Console
@@ -24,6 +25,24 @@ def take_turns(contestants: Sequence[Contestant], rounds: int) -> Iterator[tuple
     """Each round with each of its contestants, the warm-up first."""
     for round_ in range(WARM_UP, rounds + 1):
         yield from ((round_, contestant) for contestant in in_turn(contestants, round_))
+
+
+@contextmanager
+def shown_turns(
+    turns: Iterable[tuple[int, Contestant]], console: Console, *, title: Callable[[Contestant], str]
+) -> Iterator[Iterator[tuple[int, Contestant]]]:
+    """The turns, one after the other; a bar shows whose turn it is and how many are over."""
+    all_turns = list(turns)
+    with show_progress(console) as progress:
+        task = progress.add_task("", total=len(all_turns))
+
+        def take() -> Iterator[tuple[int, Contestant]]:
+            for round_, contestant in all_turns:
+                progress.update(task, description=title(contestant))
+                yield round_, contestant
+                progress.advance(task)
+
+        yield take()
 
 
 def show_progress(console: Console) -> Progress:

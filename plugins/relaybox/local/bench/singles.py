@@ -23,7 +23,7 @@ from relaybox import errors
 from relaybox.amounts import amount
 from relaybox.local.bench.report import show_seconds
 from relaybox.local.bench.rivals import PGMQ, PGQ
-from relaybox.local.bench.rounds import WARM_UP, show_progress, take_turns
+from relaybox.local.bench.rounds import WARM_UP, shown_turns, take_turns
 from relaybox.local.bench.stores import DESTINATION, BenchStores
 from relaybox.local.processes import process_cpu_seconds
 
@@ -150,13 +150,10 @@ def measure_singles(stores: BenchStores, log_id: int, count: int, rounds: int, c
         ContentDiffers: a contestant read another number of messages.
     """
     names = [name for name in CONTESTANTS if _make(stores, name, console)]
-    turns = list(take_turns(names, rounds))
     measured = []
-    with show_progress(console) as progress:
-        task = progress.add_task("one message at a time", total=len(turns))
+    with shown_turns(take_turns(names, rounds), console, title=lambda _: "one message at a time") as turns:
         for round_, name in turns:
             single = _measure(stores, name, log_id, count, round_)
-            progress.advance(task)
             if round_ != WARM_UP:
                 measured.append(single)
     return measured

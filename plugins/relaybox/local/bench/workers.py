@@ -25,7 +25,7 @@ from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.contestants import timed_with_cpu
 from relaybox.local.bench.environment import describe_environment
 from relaybox.local.bench.report import show_seconds, spread, write_json
-from relaybox.local.bench.rounds import WARM_UP, show_progress, take_turns
+from relaybox.local.bench.rounds import WARM_UP, shown_turns, take_turns
 from relaybox.local.bench.slow_link import SlowLink
 from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, bench_directory, open_bench_stores
 from relaybox.local.clusters import find_free_port, write_service_file
@@ -122,14 +122,11 @@ def run_bench_workers(
 
 
 def _take_turns(stores: BenchStores, master: str, messages: int, rounds: int, console: Console) -> Iterator[WorkersMeasurement]:
-    turns = list(take_turns(WORKERS, rounds))
-    with show_progress(console) as progress:
-        task = progress.add_task("measuring", total=len(turns))
+    with shown_turns(take_turns(WORKERS, rounds), console, title=lambda _: "measuring") as turns:
         for round_, workers in turns:
             with _spark(master, workers) as runner:
                 measurement = _measure(stores, runner, messages, workers, round_)
-            progress.console.print(f"round {round_}, {workers} of {len(WORKERS)} workers: {measurement.seconds:.2f} s")
-            progress.advance(task)
+            console.print(f"round {round_}, {workers} of {len(WORKERS)} workers: {measurement.seconds:.2f} s")
             if round_ != WARM_UP:
                 yield measurement
 
