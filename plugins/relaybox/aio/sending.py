@@ -8,7 +8,9 @@ from uuid import UUID
 
 from relaybox.clients.rows import one_row_async
 from relaybox.message_times import MessageTime
-from relaybox.outbox import Clock, Draft, Payload, PutSteps, SenderClock, put_once_steps, put_steps
+from relaybox.outbox.puts import Clock, Payload, PutSteps, put_steps
+from relaybox.outbox.repeatable_puts import Draft, put_once_steps
+from relaybox.outbox.sender_clocks import SenderClock
 
 Result = TypeVar("Result")
 
