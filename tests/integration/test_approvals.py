@@ -14,7 +14,7 @@ import yaml
 from relaybox import errors
 from relaybox.consumer import Consumer
 from relaybox.stores.schema import initialise_store
-from relaybox.subscriptions import subscriptions
+from relaybox.subscriptions import dead_letters, subscriptions
 from relaybox.subscriptions.approvals import pin_subscription
 from relaybox.subscriptions.redriving import redrive_dead_letters
 from tests.support.services import break_service, read_service
@@ -205,6 +205,6 @@ def test_a_command_says_where_the_approval_is_given(approved: World) -> None:
     break_service(STORE, user=CONSUMER, password="secret")
     try:
         with pytest.raises(errors.ApprovalRequired, match=r"\(RB042\).* trigger the DAG relaybox_redrive__ROUTE"):
-            subscriptions.redrive(approved.routes.stores[STORE], "billing", reason="why")
+            dead_letters.redrive(approved.routes.stores[STORE], "billing", reason="why")
     finally:
         break_service(STORE, user=service["user"], password=service["password"])

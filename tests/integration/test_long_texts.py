@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg2
 import pytest
 
-from relaybox.subscriptions.subscriptions import list_dead_letters
+from relaybox.subscriptions.dead_letters import list_dead_letters
 from tests.support.streams import STORE, deliver, nack
 from tests.support.world import World
 

@@ -15,7 +15,8 @@ from relaybox.monitoring.message_search import find_messages
 from relaybox.monitoring.overview import read_overview
 from relaybox.payloads import PayloadStore
 from relaybox.payloads.place_stores import StoreIdentity, record_stores
-from relaybox.subscriptions.subscriptions import count_replay, list_dead_letters, list_subscriptions
+from relaybox.subscriptions.dead_letters import list_dead_letters
+from relaybox.subscriptions.subscriptions import count_replay, list_subscriptions
 from tests.support.cli import invoke
 from tests.support.payloads import PLACE, add_place, place_of
 from tests.support.services import break_service, read_service

@@ -16,7 +16,7 @@ from relaybox.documents.dead_letters import DeadLettersDocument
 from relaybox.documents.document import json_text
 from relaybox.exact_json import read_json, write_json
 from relaybox.outbox import CausalSender, put
-from relaybox.subscriptions.subscriptions import list_dead_letters
+from relaybox.subscriptions.dead_letters import list_dead_letters
 from tests.support.cli import invoke
 from tests.support.world import World
 

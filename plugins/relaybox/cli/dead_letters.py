@@ -49,7 +49,7 @@ def list_(
     """
     from relaybox.cli.terminal.dead_letters import show_dead_letters
     from relaybox.documents.dead_letters import DeadLettersDocument
-    from relaybox.subscriptions.subscriptions import DELAYED, OPEN_STATES, list_dead_letters
+    from relaybox.subscriptions.dead_letters import DELAYED, OPEN_STATES, list_dead_letters
 
     states = (*OPEN_STATES, "redriven", "dropped", DELAYED) if settled else OPEN_STATES
     list_each(
@@ -81,7 +81,7 @@ def show(
     from relaybox.documents.dead_letters import DeadLetterDocument
     from relaybox.documents.document import write
     from relaybox.exact_json import write_json
-    from relaybox.subscriptions.subscriptions import list_dead_letters
+    from relaybox.subscriptions.dead_letters import list_dead_letters
 
     found = list_dead_letters(context.obj.load_routes().store(store), dead_letter_id=dead_letter_id)
     if not found:
@@ -116,9 +116,9 @@ def redrive(
       relaybox dead-letters redrive billing --dead-letter-id 17 --reason "fixed in 1.4"
     """
     from relaybox.documents.dead_letters import RedrivenDocument
-    from relaybox.subscriptions import subscriptions as steer
+    from relaybox.subscriptions import dead_letters
 
-    count = steer.redrive(
+    count = dead_letters.redrive(
         store_of(context.obj.load_routes(), subscription, store), subscription, reason=reason, dead_letter_id=dead_letter_id
     )
     answer(
@@ -143,8 +143,8 @@ def drop(
       relaybox dead-letters drop analytics 17 --reason "test data"
     """
     from relaybox.documents.dead_letters import DroppedDocument
-    from relaybox.subscriptions import subscriptions as steer
+    from relaybox.subscriptions import dead_letters
 
-    steer.drop_dead_letter(context.obj.load_routes().store(store), dead_letter_id, reason=reason)
+    dead_letters.drop_dead_letter(context.obj.load_routes().store(store), dead_letter_id, reason=reason)
     dropped = DroppedDocument(store=store, dead_letter_id=dead_letter_id, dropped=True)
     answer(f"{store}: dead letter {dead_letter_id} dropped", dropped, as_json=as_json)

@@ -10,7 +10,7 @@ from relaybox.documents.document import Document, SentObject, Time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relaybox.subscriptions.subscriptions import DeadLetter
+    from relaybox.subscriptions.dead_letters import DeadLetter
 
 
 class DeadLetterDocument(Document):

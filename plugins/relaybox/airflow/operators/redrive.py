@@ -13,8 +13,9 @@ from relaybox.airflow.forms import REASON, SUBSCRIPTION, chosen_store, given, pe
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.subscriptions.approvals import pin_subscription
+from relaybox.subscriptions.dead_letters import DeadLetter, list_dead_letters
 from relaybox.subscriptions.redriving import redrive_dead_letters
-from relaybox.subscriptions.subscriptions import DeadLetter, list_dead_letters, require_of_stream
+from relaybox.subscriptions.subscriptions import require_of_stream
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

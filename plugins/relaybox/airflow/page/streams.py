@@ -15,7 +15,8 @@ from relaybox.stores.connections import lacks_right
 from relaybox.stores.opening import one_session
 from relaybox.stores.sqlstates import grant_role_to
 from relaybox.streams.holdback import Gap, StoreHoldback, read_store_holdback
-from relaybox.subscriptions.subscriptions import DeadLetter, SubscriptionStatus, list_dead_letters, list_subscriptions
+from relaybox.subscriptions.dead_letters import DeadLetter, list_dead_letters
+from relaybox.subscriptions.subscriptions import SubscriptionStatus, list_subscriptions
 
 if TYPE_CHECKING:
     from relaybox.airflow.page.permissions import Rights

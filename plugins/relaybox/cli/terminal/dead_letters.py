@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from relaybox.cli.terminal.tables import new_table, open_console, show_time
 
 if TYPE_CHECKING:
-    from relaybox.subscriptions.subscriptions import DeadLetter
+    from relaybox.subscriptions.dead_letters import DeadLetter
 
 
 def show_dead_letters(found: Sequence[DeadLetter]) -> None:
