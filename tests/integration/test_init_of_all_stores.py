@@ -187,7 +187,7 @@ def test_two_first_inits_come_one_after_the_other_too(empty: World, monkeypatch:
 
 def test_an_init_that_waited_in_vain_names_who_holds_the_store(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session's name, process, login and how to end it."""
-    monkeypatch.setattr(initialisation, "_OTHER_INIT_SECONDS", 1)
+    monkeypatch.setattr(initialisation, "OTHER_INIT_SECONDS", 1)
     with world.session("hub") as holder, holder.cursor() as cursor:
         cursor.execute("set application_name = 'an init that hangs'")
         cursor.execute("select from relaybox.migration where number = 1 for update")

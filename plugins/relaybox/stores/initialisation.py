@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_OTHER_INIT_SECONDS = OTHER_INIT_SECONDS
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -219,7 +217,7 @@ def _lock(store: Store, locks: ExitStack, sessions: dict[tuple[int, str], str]) 
         if is_this:
             this = (pid, started_at)
     session.execute("set idle_in_transaction_session_timeout = 0")
-    session.value("select set_config('lock_timeout', %s, false)", f"{_OTHER_INIT_SECONDS}s")
+    session.value("select set_config('lock_timeout', %s, false)", f"{OTHER_INIT_SECONDS}s")
     try:
         with naming_event_triggers(session):
             require_owner(session)
@@ -228,7 +226,7 @@ def _lock(store: Store, locks: ExitStack, sessions: dict[tuple[int, str], str]) 
             lock_init(session, COMMAND_ROW)
     except errors.StoreBusy as error:
         if isinstance(error.__cause__, psycopg2.errors.LockNotAvailable):
-            raise init_is_held(session, _OTHER_INIT_SECONDS) from None
+            raise init_is_held(session, OTHER_INIT_SECONDS) from None
         raise
     sessions[this] = store.name
 
