@@ -26,8 +26,8 @@ begin
         end;
     end loop;
     for defect in select d.* from relaybox_internal.list_table_defects(expected) d loop
-        differing := differing || to_jsonb(format('%s. To mend it: %s', defect.defect, defect.statement));
-        raise warning 'init leaves as it is: %. To mend it, as the owner: %', defect.defect, defect.statement;
+        differing := differing || to_jsonb(format('%s. To repair it: %s', defect.defect, defect.statement));
+        raise warning 'init leaves as it is: %. To repair it, as the owner: %', defect.defect, defect.statement;
     end loop;
     perform set_config('relaybox_init.mended_tables', mended::text, true),
         set_config('relaybox_init.differing_tables', differing::text, true);

@@ -81,7 +81,7 @@ def test_the_page_names_every_check() -> None:
 
 
 def test_the_order_of_repairs_has_every_check_once() -> None:
-    table = PAGE.read_text(encoding="utf-8").partition("## Which result to mend first")[2].partition("\n## ")[0]
+    table = PAGE.read_text(encoding="utf-8").partition("## Which result to repair first")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| \d\. [^|]+ \| ([^|]+) \|", table, flags=re.MULTILINE)
     assert sorted(re.findall(r"`(\w+)`", "".join(rows))) == sorted([*CHECKS, "store_clocks", "connection"])
 

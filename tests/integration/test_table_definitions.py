@@ -222,7 +222,7 @@ def test_what_could_lose_something_is_named_and_left(bound: World, change: str) 
     (found,) = find(bound)
     assert (found.state, found.defect[: len(what)], found.is_mendable) == (state, what, False)
     done = initialise_store(bound.routes.store(STORE), bound.routes)
-    assert (done.repaired, done.differing) == ((), (f"{found.defect}. To mend it: {found.statement}",))
+    assert (done.repaired, done.differing) == ((), (f"{found.defect}. To repair it: {found.statement}",))
     if found.state != "missing":
         bound.query(STORE, found.statement)
         assert find(bound) == []

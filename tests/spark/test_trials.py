@@ -85,7 +85,7 @@ def test_a_function_that_fails_stops_the_trial_and_the_next_run_goes_on_there(fr
     for _ in range(2):
         with pytest.raises(DerivationFailed, match=r"stream positions 9 to 12: \S+:no_tens failed: .*bad row m10.*") as failed:
             run(frames, delays)
-        assert str(failed.value.next_step).startswith("Run relaybox trials drop delays --reason WHY, mend the function")
+        assert str(failed.value.next_step).startswith("Run relaybox trials drop delays --reason WHY, fix the function")
     assert [state for state, *_ in attempts(delays)] == ["done", "failed", "failed"]
     assert len(tried(delays)) == 8
     deliver(delays.world, 2)
@@ -106,7 +106,7 @@ def test_a_function_that_fails_for_each_message_names_the_way_out(frames: SparkS
     copied(delays, 6, "never", row_errors="dead_letter", dead_letter_limit=3)
     with pytest.raises(DerivationFailed, match=r"fails for 3 messages, one after the other") as failed:
         run(frames, delays)
-    assert str(failed.value.next_step).startswith("Run relaybox trials drop delays --reason WHY, mend the function")
+    assert str(failed.value.next_step).startswith("Run relaybox trials drop delays --reason WHY, fix the function")
 
 
 def test_a_module_that_is_not_there_begins_no_trial(frames: SparkSession, delays: DerivedWorld) -> None:
@@ -142,4 +142,4 @@ def test_the_command_answers_in_json(delays: DerivedWorld) -> None:
     error = json.loads(failed.stdout)["error"]
     assert (failed.returncode, error["kind"]) == (5, "DerivationFailed")
     assert f"stream positions 1 to 4: {HERE}:raises failed: ValueError: no such airline" in error["message"]
-    assert error["next_step"].startswith("Run relaybox trials drop delays --reason WHY, mend the function")
+    assert error["next_step"].startswith("Run relaybox trials drop delays --reason WHY, fix the function")

@@ -47,7 +47,7 @@ class InitialisedStore(Document):
     """What was not as an earlier init had made it: a function or view that was dropped or changed, a right that was missing, a default,
     constraint or index of a table."""
     differing: list[str]
-    """What differs in the tables and init leaves as it is, each with the statement that mends it."""
+    """What differs in the tables and init leaves as it is, each with the statement that repairs it."""
     payload_checks: list[str]
     """What changed of the checks that relaybox.yaml asks for with `schema_checks`."""
     changed: bool

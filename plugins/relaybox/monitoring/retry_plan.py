@@ -92,7 +92,7 @@ def plan_retries(*, failure_rate: Fraction, target: Fraction, outage_seconds: fl
         f"{MAX_ATTEMPTS} attempts give {float(reliability_of(failure_rate, MAX_ATTEMPTS)):.6g} and wait "
         f"{sum(delay.at_least_seconds for delay in _delays(retries, MAX_ATTEMPTS)):.0f} s; "
         f"asked for were {float(target):.12g} and {outage_seconds:g} s.",
-        next_step="Mend what fails so often, or wait longer: larger delay_seconds and max_delay_seconds.",
+        next_step="Find out what fails so often, or wait longer: larger delay_seconds and max_delay_seconds.",
     )
 
 

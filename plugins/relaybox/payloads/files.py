@@ -207,7 +207,7 @@ class DirectoryFiles:
 
     def _unavailable(self, doing: str, error: OSError) -> PayloadsUnavailable:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        step = "Free space, or make the disk larger." if is_full else "Mend it, and try again."
+        step = "Free space, or make the disk larger." if is_full else "Correct what the error says, and try again."
         return PayloadsUnavailable(f"payloads in {self.where}: while {doing}: {error}.", next_step=step)
 
 

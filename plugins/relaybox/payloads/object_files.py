@@ -108,7 +108,9 @@ class ObjectFiles:
             is_refused = isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError)
             raise PayloadsUnavailable(
                 f"payloads in {self.where}: while {doing}: {_line(error)}.",
-                next_step="Let the login of the environment read and write it." if is_refused else "Mend it, and try again.",
+                next_step="Let the login of the environment read and write it."
+                if is_refused
+                else "Correct what the error says, and try again.",
             ) from error
 
 

@@ -96,7 +96,7 @@ def command_session(name: str, java_options: str) -> Iterator[ContextSession]:
             context.stop()
     except SPARK_ERRORS as error:
         raise SparkFailed(
-            f"Spark failed: {failure_line(error)}", next_step="Its log is above. Mend it, and run this again."
+            f"Spark failed: {failure_line(error)}", next_step="Its log is above. Correct what it says, and run this again."
         ) from error
 
 

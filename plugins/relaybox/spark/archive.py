@@ -142,7 +142,7 @@ def _files(doing: str, directory: str) -> Iterator[None]:
     except SPARK_ERRORS as error:
         raise errors.FilesFailed(
             f"{doing} the files in {directory}: {failure_line(error)}",
-            next_step="No message was dropped. Mend it, and run it again.",
+            next_step="No message was dropped. Correct what the error says, and run it again.",
         ) from error
 
 

@@ -132,7 +132,7 @@ select exists (
 """
 
 _LEFT = f"""
-select 'the login of init can''t mend ' || count(*) || ' rights: '
+select 'the login of init can''t repair ' || count(*) || ' rights: '
         || string_agg(d.defect, '; ' order by d.number) filter (where d.number <= {SHOWN_DEFECTS})
         || case when count(*) > {SHOWN_DEFECTS} then '; and ' || count(*) - {SHOWN_DEFECTS} || ' more' else '' end
         || '. Init changed nothing.' as told,

@@ -204,22 +204,22 @@ class Run:
             return DerivationFailed(
                 f"route {self.route.name}: the function of the trial fails for {dead_letters} messages, one after the other. The last "
                 f"one: {error}",
-                next_step=f"{self._mend_the_trial()}. If the messages are wrong, set dead_letter_limit.",
+                next_step=f"{self._fix_the_trial()}. If the messages are wrong, set dead_letter_limit.",
             )
         return DerivationFailed(
             f"route {self.route.name}: {dead_letters} messages, one after the other, are dead letters now. The last one: {error}",
-            next_step="If the function is wrong, mend it under a higher version, which takes these dead letters over, and redrive them. "
+            next_step="If the function is wrong, fix it under a higher version, which takes these dead letters over, and redrive them. "
             "If the messages are, run it again, or set dead_letter_limit.",
         )
 
     def _mend(self) -> str:
-        """What to do after the function failed. A mended function has another digest, and so it is another trial."""
+        """What to do after the function failed. A fixed function has another digest, and so it is another trial."""
         if self.is_trial:
-            return f"{self._mend_the_trial()}; {_OR_DEAD_LETTERS}"
-        return f"{_MEND}; {_OR_DEAD_LETTERS}"
+            return f"{self._fix_the_trial()}; {_OR_DEAD_LETTERS}"
+        return f"{_FIX}; {_OR_DEAD_LETTERS}"
 
-    def _mend_the_trial(self) -> str:
-        return f"Run relaybox trials drop {self.route.name} --reason WHY, mend the function, and try it again"
+    def _fix_the_trial(self) -> str:
+        return f"Run relaybox trials drop {self.route.name} --reason WHY, fix the function, and try it again"
 
     def _where(self, attempt: Attempt) -> str:
         read = f"stream positions {attempt.firsts[0]} to {attempt.lasts[-1]}"
@@ -362,9 +362,9 @@ _OF_THE_FUNCTION = (
 def _function_failed(where: str, source: Source, told: str, next_step: str | None) -> DerivationFailed:
     return DerivationFailed(
         f"{where}: {source.name} failed: {printable(told).rstrip('.')}. Nothing was sent.",
-        next_step=next_step or f"{_MEND}; {_OR_DEAD_LETTERS}",
+        next_step=next_step or f"{_FIX}; {_OR_DEAD_LETTERS}",
     )
 
 
-_MEND = "Mend the function, give it a higher version if its messages change, and run it again"
+_FIX = "Fix the function, give it a higher version if its messages change, and run it again"
 _OR_DEAD_LETTERS = "or set row_errors: dead_letter, if it fails for single messages while Spark computes their rows."

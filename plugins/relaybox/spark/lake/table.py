@@ -182,7 +182,7 @@ def settle_commit(table: LakeTable, attempt: Attempt, last: int, error: Exceptio
     raise LakeFailed(
         f"{describe_table(table.export)}: the commit of stream positions {attempt.position + 1} to {last} failed: {error}. "
         f"The table ends at {state.position}; nothing is acknowledged.",
-        next_step="Mend it; the next run of the export goes on where the table ends.",
+        next_step="Correct what the error says; the next run of the export goes on where the table ends.",
     ) from error
 
 
