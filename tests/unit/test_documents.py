@@ -199,7 +199,7 @@ def test_the_table_of_violations_is_the_list_of_rules() -> None:
 
 
 def test_the_functions_of_consumers_are_those_they_may_call() -> None:
-    """docs/consuming.md: each with its parameters; `read_log` is in docs/concepts.md."""
+    """docs/consuming.md: each with its parameters; `read_log` has a section of its own."""
     rights = (ROOT / "sql/functions/stores/list_role_rights.sql").read_text(encoding="utf-8")
     (names,) = re.findall(r"\('relaybox_consumer', array\[(.*?)\]\)", rights, flags=re.DOTALL)
     granted = set(re.findall(r"'(\w+)'", names))
