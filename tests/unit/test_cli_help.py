@@ -14,7 +14,7 @@ import pytest
 import typer
 
 from relaybox import cli
-from relaybox.cli.app import MODULES, app, load_commands, name_section
+from relaybox.cli.app import MODULES, SECTIONS, app, load_commands
 from relaybox.cli.bench import SliceCopier
 from relaybox.cli.usage import Runner
 from relaybox.documents.answers import ANSWERS
@@ -135,8 +135,8 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
     assert "or init --dry-run, reanchor or rebuild work; 2 wrong usage" in help_
 
 
-def test_the_sections_of_the_help_are_the_modules_of_the_commands() -> None:
-    """One to one: a section of `relaybox --help` is a module of relaybox.cli; a group such as `senders` has a section of its own."""
+def test_each_module_of_commands_is_in_one_section_of_the_help() -> None:
+    """`relaybox --help` has the sections in their order, and a module of relaybox.cli has the commands that MODULES says."""
     for name, command in typer.main.get_command(app).commands.items():
         leaves = getattr(command, "commands", {"": command}).values()
         modules = {inspect.unwrap(leaf.callback).__module__.removeprefix("relaybox.cli.") for leaf in leaves}
@@ -145,8 +145,9 @@ def test_the_sections_of_the_help_are_the_modules_of_the_commands() -> None:
         path.stem for path in Path(cli.__file__).parent.glob("*.py") if "@commands.command(" in path.read_text(encoding="utf-8")
     }
     assert set(MODULES) == files
+    assert sorted(module for modules in SECTIONS.values() for module in modules) == sorted(MODULES)
     sections = re.findall(r"^(\S.*):$", invoke("--help").stdout, flags=re.MULTILINE)
-    assert sections == ["Options", *map(name_section, MODULES)]
+    assert sections == ["Options", *SECTIONS]
 
 
 def test_no_command_of_a_module_is_missing_in_the_list() -> None:

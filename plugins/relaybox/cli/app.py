@@ -19,21 +19,21 @@ MODULES: dict[str, tuple[str, ...]] = {
     "doctor": ("doctor",),
     "adoption": ("adopt", "unadopt"),
     "transfer": ("transfer", "confirm"),
+    "monitoring": ("status", "where", "metrics"),
+    "verification": ("verify",),
+    "consumers": ("consume", "replay"),
+    "subscriptions": ("subscriptions",),
+    "dead_letters": ("dead-letters",),
+    "webhook": ("webhook",),
+    "kafka": ("kafka",),
+    "senders": ("senders",),
+    "holdback": ("holdback", "skip"),
+    "contracts": ("schemas", "asyncapi"),
+    "operators": ("operators",),
+    "topics": ("topics",),
     "derivations": ("derive",),
     "trials": ("trials",),
     "lake": ("export", "verify-lake"),
-    "monitoring": ("status", "where", "metrics"),
-    "verification": ("verify",),
-    "subscriptions": ("subscriptions",),
-    "operators": ("operators",),
-    "topics": ("topics",),
-    "contracts": ("schemas", "asyncapi"),
-    "consumers": ("consume", "replay"),
-    "webhook": ("webhook",),
-    "kafka": ("kafka",),
-    "dead_letters": ("dead-letters",),
-    "senders": ("senders",),
-    "holdback": ("holdback", "skip"),
     "retention": ("retention", "attach", "retire"),
     "payloads": ("payloads",),
     "recovery": ("reanchor", "attest", "rebuild"),
@@ -41,12 +41,22 @@ MODULES: dict[str, tuple[str, ...]] = {
     "demo": ("demo",),
     "bench": ("bench",),
 }
-"""The modules of relaybox.cli and their commands, in the order of `relaybox --help`, which has a section per module."""
+"""The modules of relaybox.cli and their commands."""
 
-
-def name_section(module: str) -> str:
-    """The title of a module's section."""
-    return module.replace("_", " ").capitalize()
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Stores": ("stores", "doctor", "adoption"),
+    "Hops": ("transfer", "monitoring", "verification"),
+    "Consumers": ("consumers", "subscriptions", "dead_letters"),
+    "Webhooks and Kafka": ("webhook", "kafka"),
+    "Senders and order": ("senders", "holdback"),
+    "Schemas of topics": ("contracts",),
+    "Rights of database roles": ("operators", "topics"),
+    "Spark": ("derivations", "trials", "lake"),
+    "Retention": ("retention", "payloads"),
+    "A store that lost history": ("recovery",),
+    "Planning and trying": ("retry_plan", "demo", "bench"),
+}
+"""The sections of `relaybox --help` and the modules whose commands they list, in this order."""
 
 
 class _Commands(MutableMapping[str, Any]):
@@ -94,9 +104,8 @@ class _TopGroup(CommandGroup):
         return list(self.commands)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes a section for each module."""
-        for module, commands in MODULES.items():
-            self.write_section(formatter, name_section(module), commands)
+        for section, modules in SECTIONS.items():
+            self.write_section(formatter, section, tuple(command for module in modules for command in MODULES[module]))
 
 
 app = typer.Typer(

@@ -20,7 +20,7 @@ def export(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a stream into its table of a lake, through the newest message, with Spark and without Airflow.
+    """Write a stream into its table in a lake, up to the newest message, with Spark and without Airflow.
 
     Can be interrupted and repeated: each message is in the table once. If two runs work at
     once, the first to commit goes on.

@@ -121,7 +121,7 @@ def where(
 
 @commands.command()
 def metrics(context: typer.Context, as_json: AsJson = False) -> None:
-    """Write how all hops and stores are, for a monitoring system: OpenMetrics text.
+    """Write the metrics of all hops and stores as OpenMetrics text, for a monitoring system.
 
     Alert rules: docs/alerts.yml. Dashboard: docs/grafana-dashboard.json. A store that does not answer is a metric too.
 

@@ -164,7 +164,7 @@ def attach(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would come back.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring detached messages back into a log, with Spark: position by position the same, then their consumers read on.
+    """Bring detached messages back into their log, at the same log positions, with Spark. Their consumers then continue.
 
     Detached is what only stopped subscriptions need (stopped_consumer: detach). Count and content are verified before anyone can
     read it. It stays for detach_after_seconds at least. The files stay until the segment goes again, unless --remove is given.
