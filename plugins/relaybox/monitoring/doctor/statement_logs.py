@@ -56,4 +56,4 @@ def check_statement_logs(examined: Examined) -> Iterator[Diagnosis]:
             f"If payloads may not be there, as a superuser: {one.reset};",
         )
     if not found:
-        yield ok("No setting writes statements into the server's log, but for those that fail.")
+        yield ok("No setting writes statements into the server's log, except those that fail.")
