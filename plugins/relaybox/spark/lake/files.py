@@ -109,7 +109,11 @@ def lake_errors(path: str, doing: str) -> Iterator[None]:
             next_step="Let the login of Spark and of the task read and write the path of the export.",
         ) from error
     except OSError as error:
-        step = "Free space, or make the disk larger" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "Correct what the error says"
+        step = (
+            "Free space, or make the disk larger"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT)
+            else "Correct what the error says"
+        )
         raise LakeFailed(
             f"lake {path}: while {doing}: {error}.",
             next_step=f"{step}; the next run of the export goes on where the table ends.",
