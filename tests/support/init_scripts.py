@@ -40,9 +40,8 @@ def init_by_script(directory: Path, store: str, *arguments: str, service: str = 
     return done.stdout
 
 
-def picture_of(world: World, store: str, service: str = "") -> tuple[str, list[Any]]:
+def picture_of(world: World, store: str) -> tuple[str, list[Any]]:
     """The schema with owners, rights, comments and functions, and every row without what differs between two stores."""
-    service = service or store
-    rows = world.query(service, world.value(service, _ROWS).replace("%", "%%"))
+    rows = world.query(store, world.value(store, _ROWS).replace("%", "%%"))
     kept = [(name, {key: value for key, value in row.items() if not _DIFFER.search(key)}) for name, row in rows]
-    return dump(service, "--schema-only"), sorted(kept, key=str)
+    return dump(store, "--schema-only"), sorted(kept, key=str)

@@ -81,7 +81,7 @@ class KafkaCluster:
 @contextmanager
 def kafka_cluster() -> Iterator[KafkaCluster]:
     """Three brokers on free ports, while the block runs."""
-    with mock_brokers(3) as (servers, library, handle):
+    with mock_brokers() as (servers, library, handle):
         for function, result, arguments in _FAILING:
             getattr(library, function).restype = result
             getattr(library, function).argtypes = arguments

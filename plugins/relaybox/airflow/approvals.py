@@ -182,17 +182,17 @@ class Rejected(NamedTuple):
     by: str | None
 
 
-def rejected(context: Context, shown_by: str = SHOW_TASK_ID) -> Rejected | None:
+def rejected(context: Context) -> Rejected | None:
     """Returns what was rejected; None: it was approved. Fails the task for good if nobody was asked, or if something else is shown now."""
     answer = _answer(context)
     chosen = answer.get("chosen_options", ())
     if ApprovalOperator.APPROVE in chosen:
         return None
-    found = shown(context, shown_by)
+    found = shown(context, SHOW_TASK_ID)
     if ApprovalOperator.REJECT not in chosen or answer.get(_DIGEST) != digest_shown(found):
         raise AirflowFailException(
-            f"What the task {shown_by} has found was not rejected: its approve task was marked as skipped or as a success, or the task was "
-            "cleared since. Nothing was done."
+            f"What the task {SHOW_TASK_ID} has found was not rejected: its approve task was marked as skipped or as a success, or the "
+            "task was cleared since. Nothing was done."
         )
     return Rejected(found, _answered_by(answer))
 

@@ -111,11 +111,11 @@ class ConsumerCore:
         if fetched:
             yield from self._release(fetched[0])
 
-    def _leave(self, error: BaseException | None, *, releases: bool = False) -> Steps[None]:
+    def _leave(self, error: BaseException | None) -> Steps[None]:
         """Refuses the current message if the body failed on it, gives the lane back, closes the session.
 
         What ends the body and is no Exception (SystemExit, Airflow's timeout of a task) counts as a crash of the current message: the
-        lane is not given back, since that would take the fetch out of the count. Its lease ends. `releases`: it is given back.
+        lane is not given back, since that would take the fetch out of the count. Its lease ends.
         """
         current, self._current = self._current, None
         if current is None or (isinstance(error, Exception) and self._session.is_lost()):
@@ -123,7 +123,7 @@ class ConsumerCore:
         elif isinstance(error, Exception) and not isinstance(error, errors.Transient):
             with suppress(errors.RelayboxError):  # the body's error is the one to tell; the lease ends by itself
                 yield from self._refuse(current, refusal_reason(error))
-        elif error is None or isinstance(error, Exception) or releases:
+        elif error is None or isinstance(error, Exception):
             yield from self._release(current)
         yield from self._session.close()
 

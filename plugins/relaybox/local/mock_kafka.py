@@ -45,11 +45,11 @@ def load_librdkafka() -> Any:
 
 
 @contextmanager
-def mock_brokers(count: int = 3) -> Iterator[tuple[str, Any, int]]:
-    """So many brokers on free ports, while the block runs: their addresses, the library, and the number of the cluster in it."""
+def mock_brokers() -> Iterator[tuple[str, Any, int]]:
+    """Three brokers on free ports, while the block runs: their addresses, the library, and the number of the cluster in it."""
     library = load_librdkafka()
     owner = library.rd_kafka_new(_PRODUCER, None, None, 0)
-    cluster = library.rd_kafka_mock_cluster_new(owner, count)
+    cluster = library.rd_kafka_mock_cluster_new(owner, 3)
     try:
         yield library.rd_kafka_mock_cluster_bootstraps(cluster).decode(), library, cluster
     finally:

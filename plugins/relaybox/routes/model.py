@@ -425,13 +425,8 @@ class Route(RouteSettings):
     hops: tuple[Hop, ...]
     derivation: Derivation | None = None
 
-    @property
-    def derive_subscription(self) -> str:
-        """What the derivation reads its stream as; the store's function begin_derivation() names it so."""
-        return self.derive_subscription_of(self.require_derivation())
-
     def derive_subscription_of(self, derivation: Derivation) -> str:
-        """The same of a version."""
+        """What a version of the derivation reads its stream as; the store's function begin_derivation() names it so."""
         return f"derive.{self.name}.v{derivation.version}"
 
     def require_derivation(self) -> Derivation:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 
@@ -51,7 +51,6 @@ class SinkRunner:
         sink: of relaybox.yaml.
         find_secret: reads the secrets that the sink names.
         until_empty: end when nothing waits, or when the endpoint's breaker is open; else run until `stop`.
-        connecting: entered while a session is opened (consumer.services.open_engine).
     """
 
     def __init__(
@@ -60,10 +59,9 @@ class SinkRunner:
         find_secret: FindSecret,
         *,
         until_empty: bool,
-        connecting: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._sink, self._find_secret = sink, find_secret
-        self._until_empty, self._connecting = until_empty, connecting
+        self._until_empty = until_empty
         self._workers: Sequence[SinkWorker] = ()
         self._is_stopped = False
 
@@ -89,7 +87,7 @@ class SinkRunner:
             senders = [
                 resources.enter_context(closing(sender)) for sender in open_senders(sink, self._find_secret, count=sink.lanes)
             ]
-            engine = open_engine(sink.store.service, sink.subscription, connecting=self._connecting)
+            engine = open_engine(sink.store.service, sink.subscription)
             subscribe_sink(sink, engine, begin_anew=begin_anew)
             breaker = Breaker(open_after=sink.open_after_failures, max_pause_seconds=sink.max_pause_seconds)
             pace, run = Pace(sink.messages_per_second), uuid.uuid4().hex[:12]

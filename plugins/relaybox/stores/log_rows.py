@@ -48,6 +48,7 @@ _RECORD = struct.pack(">i", len(LOG_COLUMNS))
 _TYPES = tuple(struct.pack(">i", oid) for _, oid in LOG_COLUMNS)
 _HEADER = _SIGNATURE + struct.pack(">ii", 0, 0)
 _TRAILER = struct.pack(">h", -1)
+_ROWS_PER_CHUNK = 500
 
 
 @dataclass(frozen=True)
@@ -117,13 +118,13 @@ class CopyFile(io.RawIOBase):
         return data
 
 
-def _chunks(rows: Iterable[CopiedRow], rows_per_chunk: int = 500) -> Iterator[bytes]:
+def _chunks(rows: Iterable[CopiedRow]) -> Iterator[bytes]:
     parts = [_HEADER]
     for number, row in enumerate(rows, start=1):
         parts.append(_COLUMN_COUNT)
         for field in row:
             parts += (_NULL,) if field is None else (_LENGTH.pack(len(field)), field)
-        if number % rows_per_chunk == 0:
+        if number % _ROWS_PER_CHUNK == 0:
             yield b"".join(parts)
             parts = []
     yield b"".join([*parts, _TRAILER])

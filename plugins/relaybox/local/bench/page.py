@@ -80,7 +80,6 @@ def run_bench_page(
     *,
     looks: Sequence[int],
     samples: int,
-    manners: Sequence[str] = MANNERS,
     json_path: Path | None = None,
     console: Console | None = None,
 ) -> PageReport:
@@ -89,7 +88,6 @@ def run_bench_page(
     Args:
         looks: how many requests to the page are open at once, one measurement after the other.
         samples: of each endpoint, in each measurement.
-        manners: of MANNERS, what the destination does.
         json_path: gets every raw value.
         console: prints progress and results there.
 
@@ -105,7 +103,7 @@ def run_bench_page(
         server = _ApiServer(directory, stores, link, stack)
         alone: list[Beside] = []
         beside: list[Beside] = []
-        for manner in manners:
+        for manner in MANNERS:
             for count in looks:
                 alone.append(Beside(None, 0, server.measure(samples), {}))
                 with _unwell(link, stores.clusters[DESTINATION], manner), server.looked_at(count) as answers:

@@ -10,7 +10,6 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from pathlib import Path
 
 from relaybox.errors import StackFailed
 from relaybox.local.demo.airline import LateTransaction, OpenTime, Tally
@@ -35,21 +34,18 @@ REFRESH_SECONDS = 0.3
 INTERRUPTED = 130
 
 
-def run_demo(*, exit_when_done: bool | None = None, directory: Path | None = None) -> int:
+def run_demo() -> int:
     """Runs the demo in this process; every process that it starts has ended when it returns.
 
-    Args:
-        exit_when_done: ends after `verify`, instead of staying up until Ctrl-C or SIGTERM; by default what DEMO_EXIT says.
-        directory: for data and logs; by default `.relaybox/demo` in the checkout.
+    It ends after `verify` if DEMO_EXIT says so, else stays up until Ctrl-C or SIGTERM.
 
     Returns:
         The exit code: 0 if everything was delivered, 1 if not, 130 if it was interrupted before that was known.
     """
-    if exit_when_done is None:
-        exit_when_done = os.environ.get("DEMO_EXIT", "0") not in ("", "0")
+    exit_when_done = os.environ.get("DEMO_EXIT", "0") not in ("", "0")
     display = DemoDisplay(open_console())
     code = INTERRUPTED
-    with suppress(KeyboardInterrupt), signals_interrupt(), run_stack(directory, display.say) as stack:
+    with suppress(KeyboardInterrupt), signals_interrupt(), run_stack(display.say) as stack:
         try:
             code = _move_the_year(stack, display)
             if not exit_when_done:

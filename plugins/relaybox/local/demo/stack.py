@@ -95,13 +95,13 @@ class DemoStack:
 
 
 @contextmanager
-def run_stack(directory: Path | None, say: Say) -> Iterator[DemoStack]:
+def run_stack(say: Say) -> Iterator[DemoStack]:
     """Starts everything; when the block ends, stops everything, and deletes the data and the credentials.
 
-    The stores are ready then, Airflow still starts. Sets PGSERVICEFILE for this process and those that it starts.
+    What `.relaybox/demo` in the checkout holds is deleted before. The stores are ready then, Airflow still starts. Sets PGSERVICEFILE
+    for this process and those that it starts.
 
     Args:
-        directory: for data, configuration and logs; what it holds is deleted. `.relaybox/demo` in the checkout by default.
         say: is told each step that is done.
 
     Raises:
@@ -110,7 +110,7 @@ def run_stack(directory: Path | None, say: Say) -> Iterator[DemoStack]:
     """
     home = find_checkout()
     with ExitStack() as stack:
-        directory = stack.enter_context(_own_directory(directory or home / ".relaybox" / "demo", say))
+        directory = stack.enter_context(_own_directory(home / ".relaybox" / "demo", say))
         stack.enter_context(environment(PGSERVICEFILE=str(directory / _SERVICES)))
         routes = _write_routes(directory / "relaybox.yaml")
         clusters: list[Cluster] = []
