@@ -12,10 +12,9 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from relaybox.airflow.credentials import session_parameters
 from relaybox.airflow.service_file import service_file_by_need
-from relaybox.airflow.sink_secrets import missing_connection, missing_password
+from relaybox.airflow.sink_secrets import read_secret
 from relaybox.errors import ConfigurationError
 from relaybox.routes import Routes
-from relaybox.sinks.secrets import find_in_environment
 
 
 @contextmanager
@@ -31,16 +30,7 @@ def find_secret(where: str) -> str:
     Raises:
         ConfigurationError: there is none.
     """
-    kind, _, name = where.partition(":")
-    if kind != "connection":
-        return find_in_environment(where)
-    try:
-        password = Connection.get_connection_from_secrets(name).password
-    except AirflowNotFoundException as error:
-        raise missing_connection(where) from error
-    if not password:
-        raise missing_password(where)
-    return str(password)
+    return read_secret(where, Connection.get_connection_from_secrets)
 
 
 def _read(connection_id: str) -> dict[str, str]:

@@ -1,6 +1,9 @@
-"""The secrets of webhooks and of Kafka, as tasks read them: an environment variable, or the password of an Airflow connection."""
+"""The secrets of webhooks and of Kafka: an environment variable, or the password of an Airflow connection."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -10,7 +13,16 @@ from relaybox.sinks.secrets import find_in_environment
 
 
 def find_in_airflow(where: str) -> str:
+    """Returns the secret that relaybox.yaml names env:NAME or connection:ID, as a task reads it; raises as read_secret()."""
+    return read_secret(where, BaseHook.get_connection)
+
+
+def read_secret(where: str, get_connection: Callable[[str], Any]) -> str:
     """Returns the secret that relaybox.yaml names env:NAME or connection:ID.
+
+    Args:
+        where: the name.
+        get_connection: gives the Airflow connection of an id; raises AirflowNotFoundException.
 
     Raises:
         ConfigurationError: there is none.
@@ -19,25 +31,14 @@ def find_in_airflow(where: str) -> str:
     if kind != "connection":
         return find_in_environment(where)
     try:
-        password = BaseHook.get_connection(name).password
+        password = get_connection(name).password
     except AirflowNotFoundException as error:
-        raise missing_connection(where) from error
+        raise ConfigurationError(
+            f"secret {where}: Airflow has no connection {name}.",
+            next_step=f"Add it: airflow connections add {name} --conn-type generic --conn-password ...",
+        ) from error
     if not password:
-        raise missing_password(where)
+        raise ConfigurationError(
+            f"secret {where}: the Airflow connection has no password.", next_step="Set its password to the secret."
+        )
     return str(password)
-
-
-def missing_connection(where: str) -> ConfigurationError:
-    """Airflow has no connection of that name."""
-    name = where.partition(":")[2]
-    return ConfigurationError(
-        f"secret {where}: Airflow has no connection {name}.",
-        next_step=f"Add it: airflow connections add {name} --conn-type generic --conn-password ...",
-    )
-
-
-def missing_password(where: str) -> ConfigurationError:
-    """The connection has no password."""
-    return ConfigurationError(
-        f"secret {where}: the Airflow connection has no password.", next_step="Set its password to the secret."
-    )

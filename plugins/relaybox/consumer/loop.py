@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -17,6 +14,7 @@ from relaybox.consumer.core import ConsumerCore, refusal_reason
 from relaybox.consumer.handlers import require_finished, require_plain_handler
 from relaybox.consumer.messages import Message
 from relaybox.consumer.settings import SETTINGS_OF_A_TRANSACTION
+from relaybox.consumer.stop_signals import stopped_by_signals
 from relaybox.consumer.stopping import StopEvent
 
 if TYPE_CHECKING:
@@ -107,7 +105,7 @@ class Consumer(ConsumerCore):
         return self._messages(goes_on=False)
 
     def _messages(self, *, goes_on: bool) -> Iterator[Message]:
-        with self._graceful():
+        with stopped_by_signals(self.stop):
             steps = self._iterate(goes_on=goes_on)
             try:
                 step = next(steps)
@@ -153,19 +151,6 @@ class Consumer(ConsumerCore):
     def stop(self, *_: object) -> None:
         """Ends the loop after the current message, with all that was handled acknowledged. SIGTERM and SIGINT call it."""
         self._stop.set()
-
-    @contextmanager
-    def _graceful(self) -> Iterator[None]:
-        """SIGTERM and SIGINT stop the loop after its message, where this is the main thread; afterwards they are what they were."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self.stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _open_client(store: Any, subscription: str) -> tuple[Any, str]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from contextvars import copy_context
 from dataclasses import dataclass
 
 from relaybox.consumer import UnreadLane
 from relaybox.consumer.services import open_engine
+from relaybox.consumer.stop_signals import stopped_by_signals
 from relaybox.errors import ConfigurationError
 from relaybox.log_events import emit
 from relaybox.routes import KafkaSink, Sink, Webhook
@@ -103,7 +102,7 @@ class SinkRunner:
                 )
                 for number, sender in enumerate(senders, start=1)
             ]
-            with self._stopped_by_signals():
+            with stopped_by_signals(self.stop):
                 self._deliver()
         ended = SinkRun(
             sink=sink.name,
@@ -138,18 +137,6 @@ class SinkRunner:
         if self._until_empty and not self._is_stopped:
             with self._workers[0] as first:
                 first.tell_unread()
-
-    @contextmanager
-    def _stopped_by_signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self.stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _deliver_in(worker: SinkWorker) -> None:

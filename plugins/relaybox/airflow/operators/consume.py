@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import BaseOperator
@@ -19,6 +18,7 @@ from relaybox.clients.steps import Steps
 from relaybox.consumer import Consumer, Message
 from relaybox.consumer.handlers import require_plain_handler
 from relaybox.consumer.services import open_engine
+from relaybox.consumer.stop_signals import stopped_after
 from relaybox.log_events import emit
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class RelayboxConsumeOperator(BaseOperator):
                 task_instance=key,
                 until_empty=self.until_empty,
             ) as consumer,
-            _stopped_after(self.max_seconds, consumer),
+            stopped_after(self.max_seconds, consumer.stop),
         ):
             self._consumer = consumer
             consumer.run(self._bounded(consumer))
@@ -180,18 +180,6 @@ class _TaskConsumer(Consumer):
 
     def terminate(self) -> None:
         self.stop("terminated")
-
-
-@contextmanager
-def _stopped_after(seconds: float, consumer: Consumer) -> Iterator[None]:
-    """Stops the consumer at that time, also while it waits for messages."""
-    timer = threading.Timer(seconds, consumer.stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def worker_name(key: str, try_number: int) -> str:

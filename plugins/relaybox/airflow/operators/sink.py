@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -14,6 +11,7 @@ from relaybox.airflow.service_file import service_file
 from relaybox.airflow.sink_secrets import find_in_airflow
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.amounts import amount
+from relaybox.consumer.stop_signals import stopped_after
 from relaybox.routes import Sink
 from relaybox.sinks.running import SinkRunner
 
@@ -49,7 +47,7 @@ class SinkOperator(BaseOperator):
         sink = self.sink
         with terminal_errors_fail_at_once(), service_file([sink.store]):
             self._runner = _TaskRunner(sink, find_in_airflow, until_empty=True)
-            with _stopped_after(RUN_SECONDS, self._runner):
+            with stopped_after(RUN_SECONDS, self._runner.stop):
                 ended = self._runner.run()
         if self._runner.is_terminated:
             raise AirflowException(
@@ -84,14 +82,3 @@ class _TaskRunner(SinkRunner):
     def stop(self, *signal: object) -> None:
         self.is_terminated = self.is_terminated or bool(signal)
         super().stop()
-
-
-@contextmanager
-def _stopped_after(seconds: float, runner: SinkRunner) -> Iterator[None]:
-    timer = threading.Timer(seconds, runner.stop)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
