@@ -31,6 +31,11 @@ create table relaybox_internal.hop_out (
     numbering integer not null default 1,
     subscribed_topics text[] not null default '{}',
     destination_id uuid,
+    in_file_at timestamptz,
+    in_file_by text,
+    removed_at timestamptz,
+    removed_by text,
+    removed_attempt bigint,
     constraint reads_log_of_a_hop_that_arrives_here
     foreign key (reads_log) references relaybox_internal.hop_in (log_id),
     constraint reads_outbox_or_log check ((reads_log is null) = (lower is not null)),
@@ -42,6 +47,10 @@ create table relaybox_internal.hop_out (
     constraint policy_is_known check (policy in ('received', 'cascade', 'processed')),
     constraint processed_by_somebody check (
         processed_by is null or policy = 'processed' and cardinality(processed_by) > 0
+    ),
+    constraint removed_by_somebody check (
+        (removed_at is null) = (removed_by is null)
+        and (removed_at is null) = (removed_attempt is null)
     ),
     constraint replay_window_never_negative check (replay_window_seconds >= 0),
     constraint retired_by_somebody check (
@@ -83,6 +92,14 @@ comment on column relaybox_internal.hop_out.numbering is
 'another one, reanchor the hop.';
 comment on column relaybox_internal.hop_out.destination_id is
 'store_id of the store that the hop goes to. Null: no transfer has recorded it yet.';
+comment on column relaybox_internal.hop_out.in_file_at is
+'Since which init relaybox.yaml has the hop, or had it until removed_at. Null: none has said so since '
+'the store has this column.';
+comment on column relaybox_internal.hop_out.removed_at is
+'Since which init relaybox.yaml does not have the hop. Null: it has it.';
+comment on column relaybox_internal.hop_out.removed_attempt is
+'The newest attempt when an init last found that relaybox.yaml does not have the hop. A later attempt '
+'shows a driver whose relaybox.yaml has it.';
 comment on column relaybox_internal.hop_out.subscribed_topics is
 'The topics that consumers asked for and that relaybox.yaml does not name.';
 

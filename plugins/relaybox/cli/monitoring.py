@@ -71,8 +71,7 @@ def _tell_problems(status: Status, *, debug: bool) -> ExitCode:
         print_text(
             f"warning: hop {hop.hop} is in no route of relaybox.yaml: {hop.store} keeps "
             f"{amount(hop.waiting_count, 'message')} that no batch has and "
-            f"{amount(hop.unsettled_count, 'that is not settled', 'that are not settled')}. To move them, bring the route back and "
-            f"run: relaybox init. To give them up: relaybox retire {hop.hop}",
+            f"{amount(hop.unsettled_count, 'that is not settled', 'that are not settled')}. {_what_to_do(hop)}",
             stderr=True,
         )
     for endpoint in status.failing_endpoints:
@@ -85,6 +84,12 @@ def _tell_problems(status: Status, *, debug: bool) -> ExitCode:
         )
     waiting = [*status.unrouted, *status.orphaned_hops]
     return worst([*map(exit_code, found.values()), *(ExitCode.CONFIGURATION for _ in waiting)])
+
+
+def _what_to_do(hop: Backlog) -> str:
+    if hop.in_use is not None:
+        return f"It is in use: {hop.in_use}. {hop.in_use_next_step}"
+    return f"To move them, bring the route back and run: relaybox init. To give them up: relaybox retire {hop.hop}"
 
 
 @commands.command()

@@ -227,7 +227,8 @@ def retire(
 ) -> None:
     """Discard the undelivered backlog of removed routes and topics, so that retention can drop it.
 
-    A route that is removed from the file stops, and its messages are kept. A topic that is removed from a route stays in the
+    A route that is removed from the file stops, and its messages are kept. Run relaybox init before you retire it: a hop that the newest
+    init or a driver has in its relaybox.yaml is refused, since the file here may be an older one. A topic that is removed from a route stays in the
     outbox, as far as it was not planned. With --reason this command gives them up and records why. What arrived at a destination
     is not touched. Without a name: every hop that a store knows and the file has not. A retired hop never comes back; a new route
     needs a new name. A topic may come back: it goes on with what commits after it was retired.
@@ -259,7 +260,13 @@ def _retire_hops(settings: Settings, routes: Routes, name: str | None, *, reason
     from relaybox.documents.document import write
     from relaybox.documents.retention import RetireDocument
     from relaybox.documents.status import OrphanedHopDocument
-    from relaybox.retention.retiring import choose_orphaned_hops, deliver_left_behind, find_orphaned_hops, retire_hop
+    from relaybox.retention.retiring import (
+        choose_orphaned_hops,
+        deliver_left_behind,
+        find_orphaned_hops,
+        refuse_hops_in_use,
+        retire_hop,
+    )
 
     failures = Failures()
     found, failures.by_store = find_orphaned_hops(routes)
@@ -267,6 +274,7 @@ def _retire_hops(settings: Settings, routes: Routes, name: str | None, *, reason
         raise next(iter(failures.by_store.values()))  # one of the stores that did not answer may have it
     chosen = found if name is None else choose_orphaned_hops(name, found, routes)
     if reason:
+        refuse_hops_in_use(chosen)
         for store in routes.stores.values():
             with failures.kept(store.name):
                 deliver_left_behind(store)

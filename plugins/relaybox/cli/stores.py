@@ -73,7 +73,10 @@ def init(
         sys.stdout.write(write_script(routes.store(stores[0]), routes, owner=owner, older=older))
         return
     chosen = [routes.store(name) for name in dict.fromkeys(stores or routes.stores)]
-    outcome = (plan_stores if dry_run else initialise_stores)(chosen, routes, older=older)
+    if dry_run:
+        outcome = plan_stores(chosen, routes, older=older)
+    else:
+        outcome = initialise_stores(chosen, routes, older=older, recorded_by=settings.recorded_by)
     failures = Failures(dict(outcome.failures))
     if as_json:
         done = [InitialisedStore.model_validate(store) for store in outcome.stores]

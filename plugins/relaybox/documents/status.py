@@ -198,6 +198,9 @@ class OrphanedHopDocument(Document):
     """Null as long as the store keeps what the hop has not settled."""
     retired_by: str | None
     retired_reason: str | None
+    in_use: str | None
+    """Why the store refuses to retire it: the newest init or a driver has a relaybox.yaml with the hop. Null: it does not refuse."""
+    in_use_next_step: str | None
     unsettled_count: int
     """Messages in its batches that are not settled."""
     waiting_count: int

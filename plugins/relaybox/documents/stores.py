@@ -16,7 +16,7 @@ class InitialisedStore(Document):
     roles_created: list[str]
     segments_made: list[str]
     hops: dict[str, str]
-    """By hop and direction, as in `flights/1 out`: registered, changed or unchanged."""
+    """By hop and direction, as in `flights/1 out`: registered, changed, removed (relaybox.yaml no longer contains it) or unchanged."""
     sender_binding: str
     """To database roles: switched on, switched off or unchanged."""
     subscription_binding: str
@@ -32,6 +32,9 @@ class InitialisedStore(Document):
     durability_changed: bool
     orphaned_hops: list[str]
     """Hops that leave the store and that relaybox.yaml no longer contains, unless they are retired."""
+    hops_in_use: list[str]
+    """Of these, what speaks for a newer relaybox.yaml that has them: an earlier init had the hop, or a driver has moved it since an init
+    removed it. And what to do then."""
     renamed_sinks: list[str]
     """New sinks that read the stream of one that relaybox.yaml no longer contains: where each will begin, and how to begin where the
     other one stands. And sinks that relaybox.yaml gives another store, stream or topic than

@@ -230,5 +230,9 @@ def find_orphaned(hops: Iterable[OrphanedHop]) -> Iterator[Finding]:
                     f"relaybox.yaml no longer contains hop {hop.hop} from {hop.store} to {hop.destination}. "
                     "Messages that it has not moved are kept."
                 ),
-                next_step=f'See how many: relaybox retire {hop.hop}. With --reason "..." it discards them and records why.',
+                next_step=(
+                    f'See how many: relaybox retire {hop.hop}. With --reason "..." it discards them and records why.'
+                    if hop.in_use is None
+                    else f"It is in use: {hop.in_use}. {hop.in_use_next_step}"
+                ),
             )

@@ -111,7 +111,7 @@ def rebuild_store(
             f"store {store.name} can't be rebuilt as it was. {' '.join(found.losses)}",
             next_step="Restore a backup of it first, or accept that with --accept-losses. Nothing was changed.",
         )
-    initialise_store(store, routes)
+    initialise_store(store, routes, recorded_by=recorded_by)
     moved_count = 0
     for hop in _hops_in_order(routes, store):
         reanchor_hop(hop, routes, recorded_by=recorded_by, reason=reason, dry_run=False)

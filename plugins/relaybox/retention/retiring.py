@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from relaybox.errors import ConfigurationError, RelayboxError
+from relaybox.errors import ConfigurationError, HopChanged, RelayboxError
 from relaybox.log_events import emit
 from relaybox.stores.opening import store_session
 from relaybox.stores.orphaned_hops import OrphanedHop, list_orphaned_hops
@@ -110,6 +110,20 @@ def choose_orphaned_hops(name: str, orphaned_hops: Sequence[Backlog], routes: Ro
     return chosen
 
 
+def refuse_hops_in_use(hops: Sequence[Backlog]) -> None:
+    """Refuses to retire any of several hops while a store says that one of them is in use.
+
+    A route is retired whole or not at all. The store asks again when it retires a hop: an init may run in between.
+
+    Raises:
+        HopChanged: the newest init or a driver has a relaybox.yaml with the hop.
+    """
+    used = [hop for hop in hops if hop.in_use is not None]
+    if used:
+        told = "; ".join(f"store {hop.store}: hop {hop.hop} is in use: {hop.in_use}" for hop in used)
+        raise HopChanged(f"{told}. Nothing was retired.", next_step=used[0].in_use_next_step)
+
+
 def deliver_left_behind(store: Store) -> None:
     """Delivers what a driver published in a store and nobody will deliver once its hop is retired. Commits each decision; idempotent.
 
@@ -135,6 +149,7 @@ def retire_hop(store: Store, hop: str, *, reason: str, recorded_by: str) -> bool
         False if it was retired before: by whom and why stays as it was.
 
     Raises:
+        HopChanged: the newest init or a driver has a relaybox.yaml with the hop. Nothing was changed.
         UnknownHop: the hop does not leave the store.
         StoreUnreachable, StoreUnusable, StoreNotInitialised: nothing was changed.
     """

@@ -84,6 +84,7 @@ def initialise_stores(
     *,
     segment_rows: int = SEGMENT_ROWS,
     older: bool = False,
+    recorded_by: str | None = None,
     require: Callable[[Sequence[StoreInitialised]], object] = lambda _: None,
 ) -> Outcome:
     """Brings stores up to date, all or (after an error of a check) none. Idempotent; killed anywhere, the next one goes on.
@@ -93,6 +94,7 @@ def initialise_stores(
         routes: all routes.
         segment_rows: as initialise_store().
         older: as initialise_store().
+        recorded_by: as initialise_store().
         require: called with what would be done, while no other init can run, before anything is changed. What it raises ends the init.
 
     Raises:
@@ -115,7 +117,10 @@ def initialise_stores(
         _hold(stores, checks, failures, segment_rows, older=older)
         if failures.by_store:
             return Outcome((), failures.by_store)
-        done = failures.of_each(stores, lambda store: initialise_store(store, routes, segment_rows=segment_rows, older=older))
+        done = failures.of_each(
+            stores,
+            lambda store: initialise_store(store, routes, segment_rows=segment_rows, older=older, recorded_by=recorded_by),
+        )
     return Outcome(tuple(done.values()), failures.by_store)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -19,6 +20,8 @@ class OrphanedHop:
     Attributes:
         store: the one it leaves; `destination` was where it went.
         retired_at, retired_by, retired_reason: None as long as the store keeps what the hop has not settled.
+        in_use: why the store refuses to retire it, in words; None if it does not.
+        in_use_next_step: what ends that; None likewise.
     """
 
     hop: str
@@ -27,6 +30,8 @@ class OrphanedHop:
     retired_at: datetime | None
     retired_by: str | None
     retired_reason: str | None
+    in_use: str | None
+    in_use_next_step: str | None
 
 
 def list_orphaned_hops(session: StoreSession, store: Store, routes: Routes) -> list[OrphanedHop]:
@@ -37,9 +42,39 @@ def list_orphaned_hops(session: StoreSession, store: Store, routes: Routes) -> l
     return session.rows(
         OrphanedHop,
         """
-        select h.hop, h.destination, h.retired_at, h.retired_by, h.retired_reason
-        from relaybox_internal.hop_out h where h.hop <> all(%s) order by h.hop
+        select h.hop, h.destination, h.retired_at, h.retired_by, h.retired_reason, u.told as in_use, u.next_step as in_use_next_step
+        from relaybox_internal.hop_out h cross join lateral relaybox_internal.hop_in_use(h) u
+        where h.hop <> all(%s) order by h.hop
         """,
         [hop.name for hop in routes.hops if hop.source == store],
         store=store.name,
     )
+
+
+def describe_in_use(hops: Iterable[OrphanedHop]) -> Iterator[str]:
+    """Says of each hop that was in use before an init whose relaybox.yaml lacks it what speaks for a newer one, and what to do then."""
+    for hop in hops:
+        if hop.in_use is not None:
+            yield (
+                f"hop {hop.hop}: {hop.in_use}. If this relaybox.yaml is the older one, update it and run: relaybox init. "
+                "Retire nothing before"
+            )
+
+
+def list_removed_hops(session: StoreSession) -> dict[str, bool]:
+    """The hops that leave a store, and whether an init has found that relaybox.yaml does not have them."""
+    return dict(session.rows(_Removed, "select h.hop, h.removed_at is not null as is_removed from relaybox_internal.hop_out h"))
+
+
+class _Removed(NamedTuple):
+    hop: str
+    is_removed: bool
+
+
+def compare_removed(before: Mapping[str, bool], after: Mapping[str, bool]) -> dict[str, str]:
+    """What an init changed by it, as StoreInitialised.hops has it: removed, or changed of a hop that is in the file again."""
+    return {
+        f"{hop} out": "removed" if is_removed else "changed"
+        for hop, is_removed in after.items()
+        if hop in before and before[hop] != is_removed
+    }

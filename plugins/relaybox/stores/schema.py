@@ -24,7 +24,7 @@ from relaybox.stores.functions_version import refuse_older_functions
 from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init, refuse_older_code, require_owner, schema_is_held
 from relaybox.stores.namespaces import IS_STORE
 from relaybox.stores.opening import connect_store
-from relaybox.stores.orphaned_hops import list_orphaned_hops
+from relaybox.stores.orphaned_hops import compare_removed, describe_in_use, list_orphaned_hops, list_removed_hops
 from relaybox.stores.orphaned_sinks import describe_renamed
 from relaybox.stores.orphaned_subscriptions import describe_orphaned
 from relaybox.stores.renewal import list_files, read_files, renew_functions
@@ -55,7 +55,7 @@ class StoreInitialised:
     functions_renewed: bool
     roles_created: tuple[str, ...]
     segments_made: tuple[str, ...]
-    hops: dict[str, str]  # "flights/1 out" -> registered | changed | unchanged
+    hops: dict[str, str]  # "flights/1 out" -> registered | changed | removed | unchanged
     sender_binding: str  # to database roles: switched on | switched off | unchanged
     subscription_binding: str  # as sender_binding
     topic_binding: str  # as sender_binding
@@ -64,6 +64,7 @@ class StoreInitialised:
     durability: str  # server | provider
     durability_changed: bool
     orphaned_hops: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
+    hops_in_use: tuple[str, ...]  # of these: what speaks for a newer file that has them, and what to do then
     renamed_sinks: tuple[
         str, ...
     ]  # new sinks that may be one that the file lacks: where each begins; sinks in another store or stream
@@ -97,7 +98,9 @@ class StoreInitialised:
         )
 
 
-def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMENT_ROWS, older: bool = False) -> StoreInitialised:
+def initialise_store(
+    store: Store, routes: Routes, *, segment_rows: int = SEGMENT_ROWS, older: bool = False, recorded_by: str | None = None
+) -> StoreInitialised:
     """Brings one store up to date and registers the hops that arrive in it and leave it. Idempotent.
 
     One transaction; then two short ones make outbox segments, and the trigger of schema_checks. They lock the outbox, and a driver reads it
@@ -108,6 +111,7 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
         routes: all routes; hops of other stores are passed over.
         segment_rows: rows of an outbox or log segment, taken when the store is made; later calls keep what it has.
         older: to replace functions that a newer Relaybox made.
+        recorded_by: who runs the init, for the ledgers; None: the login.
 
     Raises:
         StoreUnusable: a standby, a wrong encoding, fsync off, or missing rights.
@@ -118,7 +122,7 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
     """
     with init_transaction(store) as session:
         applied = apply_schema(session, store, segment_rows, older=older)
-        done = apply_routes(session, store, routes, applied)
+        done = apply_routes(session, store, routes, applied, recorded_by)
         session.reach("init.applied")
         session.commit("init")
         segments = tuple(session.call("relaybox_internal.ensure_outbox_segments"))
@@ -220,10 +224,13 @@ def _public_rights(session: StoreSession) -> tuple[str, ...]:
     )
 
 
-def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: SchemaApplied) -> StoreInitialised:
+def apply_routes(
+    session: StoreSession, store: Store, routes: Routes, applied: SchemaApplied, recorded_by: str | None = None
+) -> StoreInitialised:
     """Hops, in the transaction in which the schema was applied. Streams that an earlier init held are free again."""
-    hops = register_hops(session, store, routes)
-    orphaned_hops = tuple(one.hop for one in list_orphaned_hops(session, store, routes) if one.retired_at is None)
+    orphaned_hops, removed = list_orphaned_hops(session, store, routes), list_removed_hops(session)
+    hops = register_hops(session, store, routes, recorded_by)
+    hops |= compare_removed(removed, list_removed_hops(session))
     senders, subscriptions, topics, approvals = set_switches(session, store)
     payload_checks = tuple(renew_payload_checks(session, store, routes))
     public = tuple(session.call("relaybox_internal.public_rights"))
@@ -242,7 +249,8 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
         tuple(_switches_kept_on(session, store)),
         store.durability,
         applied.durability_changed,
-        orphaned_hops,
+        tuple(one.hop for one in orphaned_hops if one.retired_at is None),
+        tuple(describe_in_use(orphaned_hops)),
         (*describe_renamed(session, store, routes), *describe_changed(session, store, routes)),
         tuple(describe_orphaned(session, store, routes)),
         public,
@@ -426,10 +434,16 @@ def record_server(session: Statements, store: Store) -> bool:
     return bool(durability_changed)
 
 
-def register_hops(session: Statements, store: Store, routes: Routes) -> dict[str, str]:
-    """Registers the hops that arrive in the store and leave it, and frees streams that an earlier init held; returns what it did."""
+def register_hops(session: Statements, store: Store, routes: Routes, recorded_by: str | None = None) -> dict[str, str]:
+    """Registers the hops that arrive in the store and leave it, and frees streams that an earlier init held; returns what it did.
+
+    Records as well which of the hops that leave the store are in the file, for who retires a hop; recorded_by as initialise_store().
+    """
     done = {f"{hop.name} in": _register_hop_in(session, hop) for hop in routes.hops if hop.destination == store}
     done |= {f"{hop.name} out": _register_hop_out(session, hop) for hop in routes.hops if hop.source == store}
+    session.call(
+        "relaybox_internal.record_hops_of_file", [hop.name for hop in routes.hops if hop.source == store], recorded_by
+    )
     _release_topics(session, [hop for hop in routes.hops if hop.destination == store])
     session.execute("update relaybox_internal.stream set rules_pending = false where rules_pending")
     return done

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from relaybox.airflow.approvals import approved, cell
 from relaybox.airflow.forms import STORE
+from relaybox.airflow.naming import run_name
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.stores.init_plans import digest_target, find_unapproved, list_changes
@@ -108,7 +109,8 @@ class InitOperator(_InitOperator):
 
         stores = self.chosen(context["params"])
         with terminal_errors_fail_at_once(missing=OWNER_MISSING), service_file([as_owner(store) for store in stores]):
-            outcome = initialise_stores(stores, self.routes, require=require)
+            recorded_by = f"{run_name(context['ti'])}, approved by {approved_by}"
+            outcome = initialise_stores(stores, self.routes, recorded_by=recorded_by, require=require)
             _raise_first(outcome)
         changed = [done.store for done in outcome.stores if done.changed]
         self.log.info("stores changed: %s; approved by %s", ", ".join(changed) or "none", approved_by)

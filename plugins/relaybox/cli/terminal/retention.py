@@ -157,7 +157,10 @@ def show_left_behind(hops: Sequence[Backlog], routes: Routes) -> None:
             f"{show_time(hop.retired_at)} by {hop.retired_by}: {hop.retired_reason}" if hop.retired_at else "no",
         )
     open_console().print(table)
-    for kept in sorted({_name_to_retire(hop, routes) for hop in hops if hop.retired_at is None}):
+    for hop in hops:
+        if hop.in_use is not None:
+            print_text(f"{hop.hop} is in use: {hop.in_use}. {hop.in_use_next_step}")
+    for kept in sorted({_name_to_retire(hop, routes) for hop in hops if hop.retired_at is None and hop.in_use is None}):
         print_text(f'Kept. To discard it: relaybox retire {kept} --reason "..."')
 
 

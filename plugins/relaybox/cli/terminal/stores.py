@@ -21,7 +21,7 @@ def show_initialised(stores: Sequence[StoreInitialised], *, done: bool) -> None:
             console.print(
                 f"{store.store}: hop {hop} is in no route any more; its undelivered messages are kept. See: relaybox retire {hop}"
             )
-        for what in (*store.renamed_sinks, *store.orphaned_subscriptions):
+        for what in (*store.hops_in_use, *store.renamed_sinks, *store.orphaned_subscriptions):
             console.print(f"{store.store}: {what}")
         for key in store.switches_kept_on:
             console.print(f"{store.store}: {key} stays on: relaybox.yaml does not have it. To switch it off, write {key}: false")
