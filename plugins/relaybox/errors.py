@@ -141,7 +141,7 @@ class DeadLetterNotOpen(Terminal):
 
 
 class HopChanged(Terminal):
-    """relaybox.yaml changes the path of a registered hop or the order of a used stream, or the hop is retired, or in use and not to be."""
+    """relaybox.yaml changes the path of a registered hop or the order of a used stream, or the hop is retired, or is in use."""
 
 
 class SenderRefused(Terminal):

@@ -17,8 +17,8 @@ from pg_class c
 where c.relnamespace in (to_regnamespace('relaybox'), to_regnamespace('relaybox_internal')) and c.relkind in ('r', 'p')
     and not c.relispartition
 """
-_DIFFER = re.compile(r"_at$|^store_id$|_said_by$|^xid$")
-"""Times, the random id of a store, the login that ran the init, and its transaction."""
+_DIFFER = re.compile(r"_at$|^store_id$|_said_by$|^in_file_by$|^removed_by$|^xid$")
+"""Times, the random id of a store, who ran the init, and its transaction."""
 
 
 def write_script(directory: Path, *arguments: str) -> Path:

@@ -381,7 +381,7 @@ kafka:
         "webhooks.four.url: got a text like a connection string (not shown); expected a URL",
         "webhooks.four.secrets: got a list of 5; expected a list of one to four secrets",
         'webhooks.four.lane_by: got "day"; expected sender or key',
-        'webhooks.five.topic: got "flight", which stream flights does not have; expected a topic of it. Did you mean flights?',
+        'webhooks.five.topic: got "flight", which stream flights does not have; expected a topic of it',
         "webhooks.five.total_seconds: got 3; expected at least connect_seconds, which is 9",
         "webhooks.six.url: got a text like a connection string (not shown); expected a URL",
         "webhooks.six.messages_per_second: got 0; expected a number from 0.1 to 100000",

@@ -17,6 +17,7 @@ from relaybox.cli.usage import CommandList
 if TYPE_CHECKING:
     from relaybox.errors import RelayboxError
     from relaybox.monitoring.status import Status
+    from relaybox.retention.retiring import Backlog
 
 commands = CommandList()
 

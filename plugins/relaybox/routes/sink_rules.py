@@ -91,7 +91,7 @@ def broken_property_value(value: object) -> str | None:
 def sink_contradictions(
     stores: Mapping[str, object], routes: Mapping[str, object], section: str, sinks: Mapping[str, object]
 ) -> Iterator[Problem]:
-    """A sink reads a stream that its store delivers. A webhook without TLS says so."""
+    """A sink reads a stream that its store delivers, or a topic that no stream has as its name. A webhook without TLS says so."""
     for name, sink in sinks.items():
         store, stream, topic = (_member(sink, key) for key in ("store", "stream", "topic"))
         delivered = _delivered(routes, store)
@@ -103,7 +103,10 @@ def sink_contradictions(
             yield Problem((section, name, "stream"), text, unknown=stream, known=list(delivered))
         elif isinstance(stream, str) and isinstance(topic, str) and not delivered[stream].takes(topic):
             text = f"got {show(topic)}, which stream {show_name(stream)} does not have; expected a topic of it"
-            yield Problem((section, name, "topic"), text, unknown=topic, known=sorted(delivered[stream].topics))
+            yield Problem((section, name, "topic"), text, unknown=topic, known=sorted(delivered[stream].topics - delivered.keys()))
+        elif isinstance(stream, str) and isinstance(topic, str) and topic in delivered:
+            text = f"got {show(topic)}, which is the name of a stream of store {show_name(store)} too: the sink would read that stream"
+            yield Problem((section, name, "topic"), f"{text}; expected {_instead_of_topic(stream, topic, delivered)}")
         url, plain_http = _member(sink, "url"), _member(sink, "plain_http")
         if isinstance(url, str) and url.startswith("http://") and plain_http is not True:
             text = "a URL without TLS: others on the way can read and change what is sent"
@@ -114,6 +117,14 @@ def sink_contradictions(
         connect, total = _member(sink, "connect_seconds"), _member(sink, "total_seconds")
         if type(connect) is int and type(total) is int and total < connect:
             yield Problem((section, name, "total_seconds"), f"got {total}; expected at least connect_seconds, which is {connect}")
+
+
+def _instead_of_topic(stream: str, topic: str, delivered: Mapping[str, _Stream]) -> str:
+    """What to write where the topic of a sink has the name of a stream: a subscription to that name is one to the stream."""
+    if topic == stream and delivered[stream].topics == {topic} and not delivered[stream].is_open:
+        return "no key topic: the stream has no other one"
+    rename = f"another name for stream {show_name(topic)} (key stream of its routes), which it may get before it delivers a message"
+    return f"no key topic, for all topics of the stream, or {rename}" if topic == stream else rename
 
 
 class _Stream:

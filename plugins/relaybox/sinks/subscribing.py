@@ -97,11 +97,25 @@ def _subscribe(session: SinkSession, sink: Sink) -> None:
     }
     try:
         made = drive(session.one(_SUBSCRIBE, values, "subscribing"))
+        found = drive(session.one(_SUBSCRIPTION, {"subscription": sink.subscription}, "looking"))
+        if found is not None:
+            _refuse_other_source(sink, _Subscription(*found))
         drive(session.commit())
     except errors.AlreadySubscribed:  # another run was faster, with the same relaybox.yaml or its next run says so
         return
     first = None if made is None else made[0]
     emit("sink_subscribed", subscription=sink.subscription, store=sink.store.name, first_stream_position=first)
+
+
+def _refuse_other_source(sink: Sink, found: _Subscription) -> None:
+    """A stream of a route that relaybox.yaml no longer contains may have the name of the topic, or another stream may carry it."""
+    if (found.stream, found.topic) != (sink.stream, sink.topic):
+        source = f"topic {found.topic} of stream {found.stream}" if found.topic else f"all of stream {found.stream}"
+        raise errors.ConfigurationError(
+            f"{sink.kind} {sink.name}: relaybox.yaml has topic {sink.topic} of stream {sink.stream}; a subscription to {sink.topic} "
+            f"in store {sink.store.name} would read {source}. Nothing was subscribed.",
+            next_step=f"Run: relaybox init. If that changes nothing, leave topic out, or choose another topic of stream {sink.stream}",
+        )
 
 
 def _refuse_ended(session: SinkSession, sink: Sink) -> None:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from relaybox.stores.sessions import StoreSession
 
 
+OLDER_FILE = "If this relaybox.yaml is the older one, update it and run: relaybox init. Retire nothing before"
+"""What an init says of a hop that was in use, and that its relaybox.yaml lacks."""
+
+
 @dataclass(frozen=True)
 class OrphanedHop:
     """A hop that no route of the file has.
@@ -55,10 +59,7 @@ def describe_in_use(hops: Iterable[OrphanedHop]) -> Iterator[str]:
     """Says of each hop that was in use before an init whose relaybox.yaml lacks it what speaks for a newer one, and what to do then."""
     for hop in hops:
         if hop.in_use is not None:
-            yield (
-                f"hop {hop.hop}: {hop.in_use}. If this relaybox.yaml is the older one, update it and run: relaybox init. "
-                "Retire nothing before"
-            )
+            yield f"hop {hop.hop}: {hop.in_use}. {OLDER_FILE}"
 
 
 def list_removed_hops(session: StoreSession) -> dict[str, bool]:

@@ -23,6 +23,7 @@ class OrphanedSubscription:
 
     Attributes:
         topic: None: all of the stream.
+        names_stream: a stream of the store has the name of the topic: a subscription to it would be one to that stream.
         waiting_count: stream positions that are not acknowledged, of all topics of the stream.
         settings: what its subscribe() was given beside source and start, as SQL; empty: the defaults.
         stream_is_filled: a route of the file has the stream, without the topic.
@@ -35,6 +36,7 @@ class OrphanedSubscription:
     subscription: str
     stream: str
     topic: str | None
+    names_stream: bool
     waiting_count: int
     settings: str
     stream_is_filled: bool
@@ -84,7 +86,8 @@ class OrphanedSubscription:
 
     def _keep(self, stream: str) -> str:
         name = keeper(stream, self.subscription)
-        return f"select relaybox.subscribe('{name}', '{self.topic or stream}', 'earliest'{self.settings});"
+        source = stream if self.topic is None or self.names_stream else self.topic
+        return f"select relaybox.subscribe('{name}', '{source}', 'earliest'{self.settings});"
 
 
 def keeper(stream: str, subscription: str) -> str:
@@ -96,6 +99,7 @@ class _Open(NamedTuple):
     subscription: str
     stream: str
     topic: str | None
+    names_stream: bool
     waiting_count: int
     settings: str
     topics: list[str]
@@ -103,7 +107,8 @@ class _Open(NamedTuple):
 
 
 _OPEN = """
-select s.subscription, s.stream, s.topic, s.stream_positions_behind as waiting_count,
+select s.subscription, s.stream, s.topic, exists (select from relaybox_internal.stream m where m.stream = s.topic) as names_stream,
+    s.stream_positions_behind as waiting_count,
     coalesce((
         select string_agg(', ' || d.name || ' => ' || d.given, '' order by d.number)
         from (values
@@ -159,6 +164,7 @@ def _orphaned(subscriptions: list[_Open], store: Store, routes: Routes) -> Itera
             subscription=one.subscription,
             stream=one.stream,
             topic=one.topic,
+            names_stream=one.names_stream,
             waiting_count=one.waiting_count,
             settings=one.settings,
             stream_is_filled=topics is not None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from relaybox.stores.migrations import name_tables
 from relaybox.stores.namespaces import IS_STORE
+from relaybox.stores.orphaned_hops import OLDER_FILE
 from relaybox.stores.repairs import ALTERED, JUDGES
 from relaybox.stores.revoked_rights import GRANTED_RIGHTS
 
@@ -154,11 +155,15 @@ with pictures as (
     ) from pictures p
     union all
     select 5, 'hops', (
-        select string_agg(h.name || ' ' || case when p.before -> 'hops' ? h.name then 'changed' else 'registered' end, ', ' order by h.name)
+        select string_agg(h.name || ' ' || case
+            when not p.before -> 'hops' ? h.name then 'registered'
+            when h.row ->> 'removed_at' is not null and p.before -> 'hops' -> h.name ->> 'removed_at' is null then 'removed'
+            else 'changed'
+        end, ', ' order by h.name)
         from jsonb_each(p.hops) h (name, row)
         where not p.before -> 'hops' ? h.name or exists (
             select from unnest({_KEPT}) k (name) where h.row -> k.name is distinct from p.before -> 'hops' -> h.name -> k.name
-        )
+        ) or (h.row ->> 'removed_at' is null) <> (p.before -> 'hops' -> h.name ->> 'removed_at' is null)
     ) from pictures p
     union all
     select 6, 'rights', (
@@ -197,6 +202,13 @@ with pictures as (
     union all
     select 13, 'hop ' || o.hop, 'is in no route any more; its undelivered messages are kept. See: relaybox retire ' || o.hop
     from relaybox_internal.hop_out o where o.hop <> all(%(hops)s::text[]) and o.retired_at is null
+    union all
+    select 15, 'hop ' || o.hop, u.told || '. {OLDER_FILE}'
+    from pictures p
+    cross join lateral jsonb_each(p.before -> 'hops') b (name, row)
+    cross join lateral jsonb_populate_record(null::relaybox_internal.hop_out, b.row) o
+    cross join lateral relaybox_internal.hop_in_use(o) u
+    where right(b.name, 4) = ' out' and o.hop <> all(%(hops)s::text[])
 )
 select string_agg('store ' || %(store)s || ': ' || l.what || ': ' || l.told, e'\\n' order by l.number, l.what, l.told) as report
 from lines l where l.told <> ''

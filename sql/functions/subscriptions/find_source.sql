@@ -13,6 +13,14 @@ begin
     is_new_topic := false;
     select s.stream_id into stream_id from relaybox_internal.stream s where s.stream = source;
     if found then
+        if exists (
+            select from relaybox_internal.known_topics t
+            where t.stream_id <> find_source.stream_id and t.topic = source
+                and t.carried_by <> 'nobody'
+        ) then
+            raise notice '% is a stream and a topic of another stream: this is the stream. '
+                'docs/consuming.md, "A topic with the name of a stream"', source;
+        end if;
         return;
     end if;
     one_topic := source;

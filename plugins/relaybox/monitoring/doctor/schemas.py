@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
+from typing import NamedTuple
 
 from relaybox import errors
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, grant_role, hidden, notice, ok
@@ -110,7 +112,7 @@ def check_name(examined: Examined) -> Iterator[Diagnosis]:
 
 
 def check_hops(examined: Examined) -> Iterator[Diagnosis]:
-    """The store knows its hops of relaybox.yaml."""
+    """The store knows its hops of relaybox.yaml, and no init with another file has removed one."""
     if not examined.server.has_schema:
         return
     missing: list[str] = []
@@ -125,8 +127,33 @@ def check_hops(examined: Examined) -> Iterator[Diagnosis]:
         missing += [f"{hop.name} {direction}" for hop in hops if hop.name not in known]
     if missing:
         yield error(f"It does not know {', '.join(missing)} of relaybox.yaml.", RUN_INIT)
+    elif is_current(examined) and (removed := _list_removed(examined)):
+        told = ", ".join(f"{hop} ({removed_at:%Y-%m-%d %H:%M:%S} UTC by {removed_by})" for hop, removed_at, removed_by in removed)
+        yield error(
+            f"relaybox.yaml has hops that an init removed: {told}. Two files are in use.",
+            "If the relaybox.yaml of that init is the newer one, update this one. Else run: relaybox init",
+        )
     else:
         yield ok("It knows its hops of relaybox.yaml.")
+
+
+class _Removed(NamedTuple):
+    hop: str
+    removed_at: datetime
+    removed_by: str
+
+
+def _list_removed(examined: Examined) -> list[_Removed]:
+    """The hops of relaybox.yaml that leave the store and that the newest init did not have in its own."""
+    return examined.session.rows(
+        _Removed,
+        """
+        select h.hop, h.removed_at at time zone 'UTC' as removed_at, h.removed_by
+        from relaybox_internal.hop_out h
+        where h.hop = any(%s) and h.removed_at is not null and h.retired_at is null order by h.hop
+        """,
+        [hop.name for hop in examined.routes.hops if hop.source == examined.store],
+    )
 
 
 def _refused(examined: Examined, refused: errors.StoreUnusable) -> Diagnosis:
