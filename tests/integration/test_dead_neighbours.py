@@ -75,6 +75,8 @@ def test_retire_lists_and_retires_beside_a_dead_store(dead_analytics: World) -> 
     assert [hop["hop"] for hop in listed.document["hops"]] == ["flights/2"]
     assert (listed.exit_code, list(listed.document["errors"])) == (4, ["analytics"])
     assert invoke("retire", "absent").exit_code == 4
+    assert "run: relaybox init hub" in invoke("retire", "flights/2", "--reason", "shorter").stderr
+    assert invoke("init", "hub").exit_code == 0
     done = invoke("retire", "flights/2", "--reason", "shorter", "--json")
     warned(done, "Hop flights/2 does not leave analytics.")
     assert done.document["hops"][0]["retired_reason"] == "shorter"

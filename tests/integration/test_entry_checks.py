@@ -56,6 +56,7 @@ def calls(world: World) -> dict[str, list[str]]:
     world.query("airline", "select relaybox.declare_sender('pump', 'gapless')")
     world.send("a")
     world.transfer()
+    world.query("hub", "select relaybox_internal.record_hops_of_file('{}', 'test')")
     (batch,) = world.value("airline", "select jsonb_agg(b) from relaybox_internal.batch b")
     return {store: [f"select * from {call.format(**batch)}" for call in texts] for store, texts in NEEDS_PRIMARY.items()}
 

@@ -324,6 +324,26 @@ def test_what_the_same_transaction_inserts_afterwards_is_moved(many: World) -> N
     assert many.value("airline", "select relaybox_internal.hop_has_work('other3/1')") is True
 
 
+def test_what_the_transaction_of_a_skipped_pair_inserts_afterwards_is_moved(many: World) -> None:
+    """Another transaction ends between the lock and the snapshot; a hop never goes back to what it has skipped."""
+    with many.session() as session, session.cursor() as cursor:
+        cursor.execute("select * from relaybox_internal.lock_hop('other3/1')")
+        many.send_many(1)
+        cursor.execute("select pg_current_snapshot()::text")
+        (taken,) = cursor.fetchone()
+        cursor.execute("select relaybox_internal.skip_empty_pair('other3/1', %s)", (taken,))
+        insert(session, "its own", topic="other3")
+        session.commit()
+    move(many, "other3")
+    assert many.payloads("other3/1") == ["its own"]
+    with many.session() as session, session.cursor() as cursor:
+        cursor.execute("select relaybox_internal.skip_empty_pair('other3/1', pg_current_snapshot())")
+        session.commit()
+    before = lower(many, "other3/1")
+    many.query("airline", "select relaybox_internal.skip_empty_pair('other3/1', %s)", taken)
+    assert lower(many, "other3/1") == before
+
+
 def test_a_hop_whose_source_lost_history_stays_and_the_others_are_moved_on(many: World) -> None:
     many.query("airline", "update relaybox_internal.hop_out set timeline = timeline + 7 where hop = 'other3/1'")
     before = lower(many, "other3/1")

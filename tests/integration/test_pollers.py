@@ -50,6 +50,7 @@ def test_only_the_routed_backlog_of_a_hop_is_work(world: World) -> None:
     world.send("b")
     assert has_work(world) == (True, True)
     for store, hop in (("airline", "flights/1"), ("hub", "flights/2")):
+        world.query(store, "select relaybox_internal.record_hops_of_file('{}', 'test')")
         world.query(store, "select relaybox_internal.retire_hop(%s, 'why', 'test')", hop)
     assert has_work(world) == (False, False)
 

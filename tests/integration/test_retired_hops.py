@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -10,6 +14,7 @@ from relaybox.monitoring.overview import read_overview
 from relaybox.retention.retiring import find_orphaned_hops, retire_hop
 from relaybox.retention.segments import read_retention, retain_store
 from relaybox.routes import Routes, load_routes
+from relaybox.stores.orphaned_hops import OLDER_FILE
 from tests.support.cli import invoke
 from tests.support.world import STORES, World, insert
 
@@ -112,3 +117,114 @@ def test_only_what_the_file_has_not_is_retired(removed: Routes, world: World) ->
         assert run.exit_code != 0
         assert said in " ".join(run.stderr.split())
     assert all(hop.retired_at is None for hop in find_orphaned_hops(removed)[0])
+
+
+@pytest.fixture
+def older(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A checkout that is older than route `flights`, which an init registered and a transfer moved; the next commands use it."""
+    world.send_many(MOVED)
+    world.transfer()
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(file_without_flights(world)))
+    return world
+
+
+def file_without_flights(world: World) -> Path:
+    path = world.path.with_name("without-flights.yaml")
+    routes = {"cargo": {"topics": ["cargo"], "path": ["airline", "hub"]}}
+    path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
+    return path
+
+
+def refused(*arguments: str) -> str:
+    run = invoke("retire", *arguments, "--reason", "nobody reads it")
+    assert run.exit_code == 5, run.stdout + run.stderr
+    return " ".join(run.stderr.split())
+
+
+def retired_hops(world: World) -> set[str]:
+    found = "select hop from relaybox_internal.hop_out where retired_at is not null"
+    return {hop for store in ("airline", "hub") for (hop,) in world.query(store, found)}
+
+
+def test_a_hop_that_an_init_had_in_a_newer_file_is_not_retired(older: World) -> None:
+    """The checkout is old: retire, its list, status and the page say since which init the hop is in use, and by whom."""
+    told = refused("flights")
+    assert re.search(r"store airline: hop flights/1 is in use: relaybox.yaml has had it since the init of 20\d\d-\S+ \S+ UTC by \S+", told)
+    assert "store hub: hop flights/2 is in use" in told
+    assert "Nothing was retired. If this relaybox.yaml is older, update it. If the hop is to go, run: relaybox init airline" in told
+    assert "hop flights/2 is in use" in refused("flights/2")
+    assert retired_hops(older) == set()
+    listed = invoke("retire").stdout
+    assert "flights/1 is in use: relaybox.yaml has had it since" in " ".join(listed.split())
+    assert "To discard it" not in listed
+    assert "It is in use: relaybox.yaml has had it" in " ".join(invoke("status").stderr.split())
+    findings = read_overview(load_routes(older.path.with_name("without-flights.yaml"))).findings
+    steps = [one.next_step for one in findings if one.kind == "orphaned_hop"]
+    assert len(steps) == 2
+    assert all(step is not None and step.startswith("It is in use") for step in steps)
+
+
+def test_an_init_without_a_hop_says_who_had_it_and_then_it_can_be_retired(older: World) -> None:
+    """Once: a second init has nothing to say of it. The store says the same of an old driver of Relaybox, which asks nothing before."""
+    said = f"airline: hop flights/1: relaybox.yaml has had it since the init of 20.. UTC by .+. {OLDER_FILE}"
+    for option in ("--dry-run", None):
+        run = invoke("init", *filter(None, [option]))
+        assert re.search(said.replace("..", ".+", 1), " ".join(run.stdout.split())), run.stdout
+        assert "flights/1 out removed" in run.stdout
+    with pytest.raises(HopChanged, match="hop cargo/1 is in use"):
+        retire_hop(older.routes.store("airline"), "cargo/1", reason="nobody reads it", recorded_by="test")
+    again = invoke("init")
+    assert "airline: hop flights/1 is in no route any more" in again.stdout
+    assert "has had it since" not in again.stdout
+    assert again.stdout.count("up to date") == 3
+    assert invoke("retire", "flights", "--reason", "nobody reads it").exit_code == 0
+    assert retired_hops(older) == {"flights/1", "flights/2"}
+
+
+def test_a_hop_that_a_driver_moved_after_an_init_removed_it_is_not_retired(older: World) -> None:
+    """The init was that of the old checkout. The driver with the newer file is named, by retire and by the next init."""
+    invoke("init")
+    older.send_many(WAITING)
+    older.transfer()
+    moved = r"removed it, and a driver has moved it since \(attempt 2, 20\S+ \S+ UTC by test\)"
+    assert re.search(f"hop flights/1 is in use: the init of .+ {moved}", told := refused("flights")), told
+    assert "flights/2" not in told
+    assert retired_hops(older) == set()
+    assert re.search(moved, " ".join(invoke("init").stdout.split()))
+    assert invoke("retire", "flights", "--reason", "nobody reads it").exit_code == 0
+
+
+def test_an_init_with_the_newer_file_takes_a_hop_into_use_again(older: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before it doctor names both files; after it the older one retires nothing."""
+    invoke("init")
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(older.path))
+    (airline, *_) = json.loads(invoke("doctor", "--json").stdout)["stores"]
+    (found,) = [one for one in airline["results"] if one["check"] == "hops"]
+    assert found["severity"] == "error"
+    assert re.search(r"relaybox.yaml has hops that an init removed: flights/1 \(20\S+ \S+ UTC by .+\)\. Two files are in use", found["what"])
+    done = json.loads(invoke("init", "--json").stdout)["stores"]
+    assert {name: what for one in done for name, what in one["hops"].items() if what != "unchanged"} == {
+        "flights/1 out": "changed",
+        "flights/2 out": "changed",
+        "cargo/1 out": "removed",
+    }
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(older.path.with_name("without-flights.yaml")))
+    assert "hop flights/1 is in use" in refused("flights")
+
+
+def test_a_hop_of_which_no_init_has_said_anything_is_not_retired(older: World) -> None:
+    """So an init of an older version leaves it. The next init of this version decides."""
+    older.query("airline", "update relaybox_internal.hop_out set in_file_at = null, in_file_by = null")
+    told = refused("flights/1")
+    assert "no init has recorded yet whether relaybox.yaml has it" in told
+    assert "With the newest relaybox.yaml, run: relaybox init airline" in told
+    invoke("init")
+    assert invoke("retire", "flights/1", "--reason", "nobody reads it").exit_code == 0
+
+
+def test_a_route_is_retired_whole_or_not_at_all(older: World) -> None:
+    """The init of the older file reached one of its two stores."""
+    invoke("init", "airline")
+    assert "store hub: hop flights/2 is in use" in (told := refused("flights"))
+    assert "flights/1" not in told
+    assert retired_hops(older) == set()

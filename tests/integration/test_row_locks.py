@@ -83,6 +83,14 @@ RACES = {
         "select relaybox_internal.retire_hop('flights/1', 'why', 'one')",
         "select relaybox_internal.retire_hop('flights/1', 'why', 'other')",
         False,
+        before="select relaybox_internal.record_hops_of_file('{}', 'test')",
+    ),
+    "a hop that an init has in its file again is not retired": Race(
+        "airline",
+        "select relaybox_internal.record_hops_of_file('{flights/1}', 'one')",
+        "select relaybox_internal.retire_hop('flights/1', 'why', 'other')",
+        "RB006: hop flights/1 is in use: .* by one",
+        before="select relaybox_internal.record_hops_of_file('{}', 'test')",
     ),
     "a topic that came is not given up": Race(
         "airline",

@@ -77,6 +77,7 @@ def test_a_hop_ages_from_the_first_batch_that_has_not_come_so_far(world: World) 
     assert (now - found[progress]) / HOUR == pytest.approx(10, abs=0.1), "the newest batch was planned then"
     put_back(world, "confirmation.recorded_at", 2, "through_batch = 3 and state = 'received'", store="airline")
     assert (now - store_metrics(world, "airline")[progress]) / HOUR == pytest.approx(2, abs=0.1)
+    world.query("airline", "select relaybox_internal.record_hops_of_file('{}', 'test')")
     world.query("airline", "select relaybox_internal.retire_hop('flights/1', 'why', 'test')")
     assert not any("flights/1" in key for key in store_metrics(world, "airline"))
 

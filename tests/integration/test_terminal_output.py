@@ -80,6 +80,7 @@ HOSTILE_NAMES = {
         "select from relaybox.fetch('audit', 1, worker => %(name)s)",
         "create function relaybox_internal.nothing() returns trigger language plpgsql as $$ begin return new; end $$",
         'create policy "[/x] [red]a:car:\x1b[2J" on relaybox_internal.hop_in using (true)',
+        "select relaybox_internal.record_hops_of_file('{}', 'test')",
         "select relaybox_internal.retire_hop('flights/2', %(name)s, %(name)s)",
     ),
 }

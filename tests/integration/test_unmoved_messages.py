@@ -71,6 +71,7 @@ def test_what_was_planned_is_moved_although_it_has_not_arrived(sent: World) -> N
 
 def test_a_retired_hop_has_no_topics(sent: World) -> None:
     """What is sent after it was retired is moved by nobody."""
+    sent.query("airline", "select relaybox_internal.record_hops_of_file('{}', 'test')")
     sent.query("airline", "select relaybox_internal.retire_hop('flights/1', 'why', 'test')")
     sent.send("9")
     assert ("flights", 1, 9) in unrouted(sent, 100)

@@ -8,20 +8,23 @@ language plpgsql stable
 as $$
 declare
     pattern constant text := 'YYYY-MM-DD HH24:MI:SS UTC';
+    init constant text := format(
+        'run: relaybox init %s', (select s.store from relaybox_internal.store s)
+    );
     newest record;
 begin
     if hop_.retired_at is not null then
         return;
     elsif hop_.removed_at is null and hop_.in_file_at is null then
         told := 'no init has recorded yet whether relaybox.yaml has it';
-        next_step := 'With the newest relaybox.yaml, run: relaybox init';
+        next_step := 'With the newest relaybox.yaml, ' || init;
     elsif hop_.removed_at is null then
         told := format(
             'relaybox.yaml has had it since the init of %s by %s',
             to_char(hop_.in_file_at at time zone 'UTC', pattern), hop_.in_file_by
         );
         next_step := 'If this relaybox.yaml is older, update it. '
-            'If the hop is to go, run: relaybox init, and then relaybox retire again';
+            'If the hop is to go, ' || init || ', and then relaybox retire again';
     elsif hop_.attempt > hop_.removed_attempt then
         select to_char(a.began_at at time zone 'UTC', pattern) as began_at, a.recorded_by into newest
         from relaybox_internal.attempt a
@@ -32,8 +35,8 @@ begin
             to_char(hop_.removed_at at time zone 'UTC', pattern), hop_.removed_by, hop_.attempt,
             coalesce(newest.began_at, 'unknown when'), coalesce(newest.recorded_by, 'unknown')
         );
-        next_step := 'If the relaybox.yaml of that driver is newer than this one, update this one and run: relaybox init. '
-            'Else update that of the driver, run: relaybox init, and then relaybox retire again';
+        next_step := 'If the relaybox.yaml of that driver is newer than this one, update this one and ' || init
+            || '. Else update that of the driver, ' || init || ', and then relaybox retire again';
     end if;
 end
 $$;
