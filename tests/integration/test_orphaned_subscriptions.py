@@ -107,6 +107,21 @@ def test_what_is_said_continues_it_without_loss(world: World) -> None:
     assert said_by_init() == []
 
 
+def test_what_is_said_keeps_the_messages_of_a_topic_that_has_the_name_of_a_stream(world: World) -> None:
+    """A subscription to that name would be one to the stream of the name: what is said names the stream that has the topic now."""
+    route(world, r1=["t", "u"], r2=["v"])
+    world.query(STORE, "select relaybox.subscribe('x', 't')")
+    route(world, r1=["u"], r2=["v", "t"], t=["w"])
+    ((_, _, next_step),) = said_by_doctor()
+    (keep,) = KEEP.findall(next_step)
+    assert keep == "select relaybox.subscribe('r2.x', 'r2', 'earliest');"
+    with world.session(STORE) as session, session.cursor() as cursor:
+        cursor.execute("select relaybox.subscribe('y', 't')")
+        assert "t is a stream and a topic of another stream: this is the stream" in session.notices[-1]
+        cursor.execute("select relaybox.subscribe('z', 'r2')")
+        assert len(session.notices) == 1
+
+
 def documented(name: str) -> str:
     """The SQL block of consuming.md that begins with this comment; psql's \\gset is done here."""
     blocks = re.findall(r"```sql\n(.*?)```", (DOCS / "consuming.md").read_text(encoding="utf-8"), re.DOTALL)

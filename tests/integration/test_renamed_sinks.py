@@ -237,3 +237,18 @@ def subscribe(sink: KafkaSink) -> None:
         subscribe_sink(sink, engine)
     finally:
         engine.dispose()
+
+
+def test_a_first_run_that_would_read_a_stream_of_the_name_of_its_topic_subscribes_to_nothing(world: World) -> None:
+    """relaybox.yaml no longer has the route that made the stream, so only the store knows it."""
+    world.change_route(topics=["flights", "cargo"])
+    document = yaml.safe_load(world.path.read_text())
+    document["routes"]["cargo"] = {"topics": ["mail"], "path": ["airline", STORE]}
+    world.path.write_text(yaml.safe_dump(document))
+    world.register()
+    del document["routes"]["cargo"]
+    world.path.write_text(yaml.safe_dump(document))
+    sink = kafka(world, "127.0.0.1:1", topic="cargo")
+    with pytest.raises(errors.ConfigurationError, match="a subscription to cargo in store hub would read all of stream cargo. Nothing was"):
+        subscribe(sink)
+    assert world.value(STORE, "select count(*) from relaybox_internal.subscription") == 0
