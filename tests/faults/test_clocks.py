@@ -45,6 +45,7 @@ SHOWN |= {
     "delivery_time.sql": "when a message was delivered, never before an earlier stream position",
     "require_quota.sql": "when a login's quota was asked for last",
     "retire_hop.sql": "when a hop was retired",
+    "record_hops_of_file.sql": "since which init relaybox.yaml has a hop, or lacks it",
     "set_aside.sql": "when a message was set aside",
     "move_senders_in_order.sql": "when a sender moved last",
     "move_classified_senders.sql": "when a sender moved last",
