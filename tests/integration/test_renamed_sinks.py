@@ -249,6 +249,6 @@ def test_a_first_run_that_would_read_a_stream_of_the_name_of_its_topic_subscribe
     del document["routes"]["cargo"]
     world.path.write_text(yaml.safe_dump(document))
     sink = kafka(world, "127.0.0.1:1", topic="cargo")
-    with pytest.raises(errors.ConfigurationError, match="a subscription to cargo in store hub would read all of stream cargo. Nothing was"):
+    with pytest.raises(errors.ConfigurationError, match="to cargo in store hub would read all of stream cargo"):
         subscribe(sink)
     assert world.value(STORE, "select count(*) from relaybox_internal.subscription") == 0

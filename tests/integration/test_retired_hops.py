@@ -149,9 +149,13 @@ def retired_hops(world: World) -> set[str]:
 def test_a_hop_that_an_init_had_in_a_newer_file_is_not_retired(older: World) -> None:
     """The checkout is old: retire, its list, status and the page say since which init the hop is in use, and by whom."""
     told = refused("flights")
-    assert re.search(r"store airline: hop flights/1 is in use: relaybox.yaml has had it since the init of 20\d\d-\S+ \S+ UTC by \S+", told)
+    assert re.search(
+        r"store airline: hop flights/1 is in use: relaybox.yaml has had it since the init of 20\d\d-\S+ \S+ UTC by \S+", told
+    )
     assert "store hub: hop flights/2 is in use" in told
-    assert "Nothing was retired. If this relaybox.yaml is older, update it. If the hop is to go, run: relaybox init airline" in told
+    assert (
+        "Nothing was retired. If this relaybox.yaml is older, update it. If the hop is to go, run: relaybox init airline" in told
+    )
     assert "hop flights/2 is in use" in refused("flights/2")
     assert retired_hops(older) == set()
     listed = invoke("retire").stdout
@@ -201,7 +205,9 @@ def test_an_init_with_the_newer_file_takes_a_hop_into_use_again(older: World, mo
     (airline, *_) = json.loads(invoke("doctor", "--json").stdout)["stores"]
     (found,) = [one for one in airline["results"] if one["check"] == "hops"]
     assert found["severity"] == "error"
-    assert re.search(r"relaybox.yaml has hops that an init removed: flights/1 \(20\S+ \S+ UTC by .+\)\. Two files are in use", found["what"])
+    assert re.search(
+        r"relaybox.yaml has hops that an init removed: flights/1 \(20\S+ \S+ UTC by .+\)\. Two files are in use", found["what"]
+    )
     done = json.loads(invoke("init", "--json").stdout)["stores"]
     assert {name: what for one in done for name, what in one["hops"].items() if what != "unchanged"} == {
         "flights/1 out": "changed",

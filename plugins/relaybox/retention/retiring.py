@@ -121,7 +121,8 @@ def refuse_hops_in_use(hops: Sequence[Backlog]) -> None:
     used = [hop for hop in hops if hop.in_use is not None]
     if used:
         told = "; ".join(f"store {hop.store}: hop {hop.hop} is in use: {hop.in_use}" for hop in used)
-        raise HopChanged(f"{told}. Nothing was retired.", next_step=". ".join(dict.fromkeys(str(hop.in_use_next_step) for hop in used)))
+        steps = dict.fromkeys(hop.in_use_next_step or "" for hop in used)
+        raise HopChanged(f"{told}. Nothing was retired.", next_step=". ".join(steps))
 
 
 def deliver_left_behind(store: Store) -> None:

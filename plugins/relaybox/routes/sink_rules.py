@@ -103,7 +103,9 @@ def sink_contradictions(
             yield Problem((section, name, "stream"), text, unknown=stream, known=list(delivered))
         elif isinstance(stream, str) and isinstance(topic, str) and not delivered[stream].takes(topic):
             text = f"got {show(topic)}, which stream {show_name(stream)} does not have; expected a topic of it"
-            yield Problem((section, name, "topic"), text, unknown=topic, known=sorted(delivered[stream].topics - delivered.keys()))
+            yield Problem(
+                (section, name, "topic"), text, unknown=topic, known=sorted(delivered[stream].topics - delivered.keys())
+            )
         elif isinstance(stream, str) and isinstance(topic, str) and topic in delivered:
             text = f"got {show(topic)}, which is the name of a stream of store {show_name(store)} too: the sink would read that stream"
             yield Problem((section, name, "topic"), f"{text}; expected {_instead_of_topic(stream, topic, delivered)}")
@@ -123,7 +125,9 @@ def _instead_of_topic(stream: str, topic: str, delivered: Mapping[str, _Stream])
     """What to write where the topic of a sink has the name of a stream: a subscription to that name is one to the stream."""
     if topic == stream and delivered[stream].topics == {topic} and not delivered[stream].is_open:
         return "no key topic: the stream has no other one"
-    rename = f"another name for stream {show_name(topic)} (key stream of its routes), which it may get before it delivers a message"
+    rename = (
+        f"another name for stream {show_name(topic)} (key stream of its routes), which it may get before it delivers a message"
+    )
     return f"no key topic, for all topics of the stream, or {rename}" if topic == stream else rename
 
 

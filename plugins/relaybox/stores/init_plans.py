@@ -24,6 +24,10 @@ def digest_target(routes: Routes) -> str:
     return digest.hexdigest()
 
 
+_GROWING = ("hops_in_use", "renamed_sinks", "orphaned_subscriptions")
+"""Fields that change nothing, and whose numbers grow with each message or batch."""
+
+
 def list_changes(plan: StoreInitialised) -> dict[str, Any]:
     """Returns the fields of a plan that say something: what would be changed, and what init would leave."""
     fields = asdict(plan)
@@ -50,7 +54,7 @@ def find_unapproved(plan: StoreInitialised, approved: Mapping[str, Any] | None) 
     shown = approved or {}
     beyond = []
     for name, value in list_changes(plan).items():
-        if name in ("hops_in_use", "renamed_sinks", "orphaned_subscriptions"):  # change nothing, and their numbers grow with each message
+        if name in _GROWING:
             continue
         if isinstance(value, list):
             beyond += [f"{name}: {one}" for one in value if one not in shown.get(name, [])]

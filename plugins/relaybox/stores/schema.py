@@ -441,9 +441,7 @@ def register_hops(session: Statements, store: Store, routes: Routes, recorded_by
     """
     done = {f"{hop.name} in": _register_hop_in(session, hop) for hop in routes.hops if hop.destination == store}
     done |= {f"{hop.name} out": _register_hop_out(session, hop) for hop in routes.hops if hop.source == store}
-    session.call(
-        "relaybox_internal.record_hops_of_file", [hop.name for hop in routes.hops if hop.source == store], recorded_by
-    )
+    session.call("relaybox_internal.record_hops_of_file", [hop.name for hop in routes.hops if hop.source == store], recorded_by)
     _release_topics(session, [hop for hop in routes.hops if hop.destination == store])
     session.execute("update relaybox_internal.stream set rules_pending = false where rules_pending")
     return done
