@@ -228,10 +228,10 @@ def retire(
     """Discard the undelivered backlog of removed routes and topics, so that retention can drop it.
 
     A route that is removed from the file stops, and its messages are kept. Run relaybox init before you retire it: a hop that
-    the newest init or a driver has in its relaybox.yaml is refused, since the file here may be older. A topic that is removed from a route stays in the
-    outbox, as far as it was not planned. With --reason this command gives them up and records why. What arrived at a destination
-    is not touched. Without a name: every hop that a store knows and the file has not. A retired hop never comes back; a new route
-    needs a new name. A topic may come back: it goes on with what commits after it was retired.
+    the newest init or a driver has in its relaybox.yaml is refused, since the file here may be older. A topic that is removed
+    from a route stays in the outbox, as far as it was not planned. With --reason this command gives them up and records why.
+    What arrived at a destination is not touched. Without a name: every hop that a store knows and the file has not. A retired
+    hop never comes back; a new route needs a new name. A topic may come back: it goes on with what commits after it was retired.
 
     \b
     Examples:
