@@ -1613,12 +1613,18 @@ CREATE TABLE relaybox_internal.hop_out (
     numbering integer DEFAULT 1 NOT NULL,
     subscribed_topics text[] DEFAULT '{}'::text[] NOT NULL,
     destination_id uuid,
+    in_file_at timestamp with time zone,
+    in_file_by text,
+    removed_at timestamp with time zone,
+    removed_by text,
+    removed_attempt bigint,
     CONSTRAINT only_a_log_is_read_ahead CHECK (((reads_log IS NOT NULL) OR (read_ahead = '{}'::int8multirange))),
     CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
     CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND (log_position >= 0))),
     CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),
     CONSTRAINT processed_by_somebody CHECK (((processed_by IS NULL) OR ((policy = 'processed'::text) AND (cardinality(processed_by) > 0)))),
     CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL))),
+    CONSTRAINT removed_by_somebody CHECK ((((removed_at IS NULL) = (removed_by IS NULL)) AND ((removed_at IS NULL) = (removed_attempt IS NULL)))),
     CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
     CONSTRAINT retired_by_somebody CHECK ((((retired_at IS NULL) = (retired_by IS NULL)) AND ((retired_at IS NULL) = (retired_reason IS NULL)))),
     CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
@@ -1653,6 +1659,12 @@ COMMENT ON COLUMN relaybox_internal.hop_out.numbering IS 'The numbering of the t
 COMMENT ON COLUMN relaybox_internal.hop_out.subscribed_topics IS 'The topics that consumers asked for and that relaybox.yaml does not name.';
 
 COMMENT ON COLUMN relaybox_internal.hop_out.destination_id IS 'store_id of the store that the hop goes to. Null: no transfer has recorded it yet.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.in_file_at IS 'Since which init relaybox.yaml has the hop, or had it until removed_at. Null: none has said so since the store has this column.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.removed_at IS 'Since which init relaybox.yaml does not have the hop. Null: it has it.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.removed_attempt IS 'The newest attempt when an init last found that relaybox.yaml does not have the hop. A later attempt shows a driver whose relaybox.yaml has it.';
 
 ALTER TABLE ONLY relaybox_internal.hop_out
     ADD CONSTRAINT hop_out_pkey PRIMARY KEY (hop);
