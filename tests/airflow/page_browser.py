@@ -10,8 +10,8 @@ from pathlib import Path
 
 from playwright.sync_api import FrameLocator, Locator, Page, expect, sync_playwright
 
-from tests.support.chromium import find_chromium, launch_arguments
 from tests.airflow.conftest import REPOSITORY
+from tests.support.chromium import find_chromium, launch_arguments
 from tests.support.patience import patience
 from tests.support.world import wait_until
 

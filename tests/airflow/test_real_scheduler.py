@@ -20,7 +20,6 @@ from playwright.sync_api import sync_playwright
 
 from relaybox.airflow.kept_routes import VARIABLE
 from relaybox.airflow.naming import confirm_title, transfer_title
-from tests.support.chromium import find_chromium, launch_arguments
 from relaybox.local.clusters import Cluster, postgres_program
 from relaybox.local.processes import is_alive, wait_until_gone
 from relaybox.verification.reliability import PERFECT
@@ -37,6 +36,7 @@ from tests.airflow.system import (
     is_driver,
     running_system,
 )
+from tests.support.chromium import find_chromium, launch_arguments
 from tests.support.patience import patience
 from tests.support.world import wait_until
 

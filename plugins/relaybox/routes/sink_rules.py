@@ -106,7 +106,7 @@ def sink_contradictions(
             yield Problem(
                 (section, name, "topic"), text, unknown=topic, known=sorted(delivered[stream].topics - delivered.keys())
             )
-        elif isinstance(stream, str) and isinstance(topic, str) and topic in delivered:
+        elif isinstance(store, str) and isinstance(stream, str) and isinstance(topic, str) and topic in delivered:
             text = f"got {show(topic)}, which is the name of a stream of store {show_name(store)} too: the sink would read that stream"
             yield Problem((section, name, "topic"), f"{text}; expected {_instead_of_topic(stream, topic, delivered)}")
         url, plain_http = _member(sink, "url"), _member(sink, "plain_http")
