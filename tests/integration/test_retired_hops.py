@@ -11,6 +11,7 @@ import yaml
 
 from relaybox.errors import HopChanged
 from relaybox.monitoring.overview import read_overview
+from relaybox.monitoring.store_findings import find_orphaned
 from relaybox.retention.retiring import find_orphaned_hops, retire_hop
 from relaybox.retention.segments import read_retention, retain_store
 from relaybox.routes import Routes, load_routes
@@ -162,8 +163,7 @@ def test_a_hop_that_an_init_had_in_a_newer_file_is_not_retired(older: World) -> 
     assert "flights/1 is in use: relaybox.yaml has had it since" in " ".join(listed.split())
     assert "To discard it" not in listed
     assert "It is in use: relaybox.yaml has had it" in " ".join(invoke("status").stderr.split())
-    findings = read_overview(load_routes(older.path.with_name("without-flights.yaml"))).findings
-    steps = [one.next_step for one in findings if one.kind == "orphaned_hop"]
+    steps = [one.next_step for one in find_orphaned(find_orphaned_hops(load_routes(file_without_flights(older)))[0])]
     assert len(steps) == 2
     assert all(step is not None and step.startswith("It is in use") for step in steps)
 
