@@ -23,7 +23,6 @@ from relaybox.stores.event_triggers import naming_event_triggers
 from relaybox.stores.init_locks import COMMAND_ROW, OTHER_INIT_SECONDS, add_phases, init_is_held, lock_init, require_owner
 from relaybox.stores.migrations import phases_migration
 from relaybox.stores.schema import (
-    SEGMENT_ROWS,
     StoreInitialised,
     apply_routes,
     apply_schema,
@@ -82,7 +81,6 @@ def initialise_stores(
     stores: Sequence[Store],
     routes: Routes,
     *,
-    segment_rows: int = SEGMENT_ROWS,
     older: bool = False,
     recorded_by: str | None = None,
     require: Callable[[Sequence[StoreInitialised]], object] = lambda _: None,
@@ -92,7 +90,6 @@ def initialise_stores(
     Args:
         stores: those to change; all of a stream's stores where its rules change.
         routes: all routes.
-        segment_rows: as initialise_store().
         older: as initialise_store().
         recorded_by: as initialise_store().
         require: called with what would be done, while no other init can run, before anything is changed. What it raises ends the init.
@@ -104,39 +101,35 @@ def initialise_stores(
     with ExitStack() as locks:
         sessions: dict[tuple[int, str], str] = {}
         failures.of_each(sorted(stores, key=lambda one: one.name), lambda store: _lock(store, locks, sessions))
-        checks = (
-            {}
-            if failures.by_store
-            else failures.of_each(stores, lambda store: check_store(store, routes, segment_rows, older=older))
-        )
+        checks = {} if failures.by_store else failures.of_each(stores, lambda store: check_store(store, routes, older=older))
         if failures.by_store:
             return Outcome((), failures.by_store)
         _require_all_stores_of(checks, routes)
         require([check.done for check in checks.values()])
         reach("init.checked", None)
-        _hold(stores, checks, failures, segment_rows, older=older)
+        _hold(stores, checks, failures, older=older)
         if failures.by_store:
             return Outcome((), failures.by_store)
         done = failures.of_each(
             stores,
-            lambda store: initialise_store(store, routes, segment_rows=segment_rows, older=older, recorded_by=recorded_by),
+            lambda store: initialise_store(store, routes, older=older, recorded_by=recorded_by),
         )
     return Outcome(tuple(done.values()), failures.by_store)
 
 
-def plan_stores(stores: Sequence[Store], routes: Routes, *, segment_rows: int = SEGMENT_ROWS, older: bool = False) -> Outcome:
+def plan_stores(stores: Sequence[Store], routes: Routes, *, older: bool = False) -> Outcome:
     """What initialise_stores() would do, without the outbox segments that it would make. Changes nothing.
 
     For a moment it holds the locks that an init holds. Arguments and errors as initialise_stores(); an error in one store hides no other.
     """
     failures = _Failures()
-    checks = failures.of_each(stores, lambda store: check_store(store, routes, segment_rows, older=older))
+    checks = failures.of_each(stores, lambda store: check_store(store, routes, older=older))
     if not failures.by_store:
         _require_all_stores_of(checks, routes)
     return Outcome(tuple(check.done for check in checks.values()), failures.by_store)
 
 
-def check_store(store: Store, routes: Routes, segment_rows: int = SEGMENT_ROWS, *, older: bool = False) -> StoreCheck:
+def check_store(store: Store, routes: Routes, *, older: bool) -> StoreCheck:
     """Does to a store what an init would do, and rolls it back. Outbox segments are left out: making them locks the outbox.
 
     Raises:
@@ -144,7 +137,7 @@ def check_store(store: Store, routes: Routes, segment_rows: int = SEGMENT_ROWS, 
     """
     with init_transaction(store) as session:
         session.execute(_KEEP_IDENTITIES)
-        applied = apply_schema(session, store, segment_rows, older=older)
+        applied = apply_schema(session, store, older=older)
         arriving = [hop for hop in routes.hops if hop.destination == store]
         changing = tuple(hop for hop in arriving if _changes_rules(session, hop))
         held_names = _held_hops(session)
@@ -249,19 +242,17 @@ def _require_all_stores_of(checks: Mapping[str, StoreCheck], routes: Routes) -> 
             )
 
 
-def _hold(
-    stores: Sequence[Store], checks: Mapping[str, StoreCheck], failures: _Failures, segment_rows: int, *, older: bool
-) -> None:
+def _hold(stores: Sequence[Store], checks: Mapping[str, StoreCheck], failures: _Failures, *, older: bool) -> None:
     """Holds the streams whose rules change, in every store where they do; after an error it takes that back."""
     changing = [store for store in stores if checks[store.name].changing]
-    held = failures.of_each(changing, lambda store: _hold_streams(store, checks[store.name].changing, segment_rows, older=older))
+    held = failures.of_each(changing, lambda store: _hold_streams(store, checks[store.name].changing, older=older))
     if failures.by_store:
         failures.of_each([store for store in changing if store.name in held], _release_streams)
 
 
-def _hold_streams(store: Store, hops: Sequence[Hop], segment_rows: int, *, older: bool) -> None:
+def _hold_streams(store: Store, hops: Sequence[Hop], *, older: bool) -> None:
     with init_transaction(store) as session:
-        apply_schema(session, store, segment_rows, older=older)
+        apply_schema(session, store, older=older)
         for hop in hops:
             session.call("relaybox_internal.hold_stream", hop.name)
         session.commit("init_hold")
