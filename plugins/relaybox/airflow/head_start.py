@@ -75,8 +75,8 @@ class UntilOver:
     def __init__(self, threads: ThreadRunner, is_over: Callable[[], bool]) -> None:
         self._threads, self._is_over = threads, is_over
 
-    def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+    def copy_slices(self, job: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         for first in range(0, len(slices), self._threads.threads):
             if self._is_over():
                 raise SparkHasStarted
-            yield from self._threads.copy_slices(order, slices[first : first + self._threads.threads])
+            yield from self._threads.copy_slices(job, slices[first : first + self._threads.threads])

@@ -79,7 +79,7 @@ class SliceCopied:
 
 
 def slice_job(hop: Hop, batch: Batch, *, stores: StoreIds, attempt: int, log_id: int, reads_log: int | None) -> SliceJob:
-    """The order for a batch of a hop."""
+    """The job for a batch of a hop."""
     return SliceJob(
         hop=hop.name,
         source=hop.source.name,
@@ -102,15 +102,15 @@ def slice_job(hop: Hop, batch: Batch, *, stores: StoreIds, attempt: int, log_id:
     )
 
 
-def session_name(order: SliceJob, slice_: Slice) -> str:
+def session_name(job: SliceJob, slice_: Slice) -> str:
     """By this name newer attempts find the sessions of older ones (end_older_attempts.sql, hop_in_session_name.sql); at most 63 bytes."""
-    hop = order.hop
+    hop = job.hop
     if len(hop) > _LONGEST_HOP_IN_NAME:
         hop = f"{hop[:17]}~{hashlib.md5(hop.encode(), usedforsecurity=False).hexdigest()[:12]}"
-    return f"relaybox {hop} b{order.batch} s{slice_.slice} a{order.attempt}"
+    return f"relaybox {hop} b{job.batch} s{slice_.slice} a{job.attempt}"
 
 
-def copy_slice(order: SliceJob, slice_: Slice, sessions: SliceSessions | None = None) -> SliceCopied:
+def copy_slice(job: SliceJob, slice_: Slice, sessions: SliceSessions | None = None) -> SliceCopied:
     """Copies one slice and writes its receipt, in one transaction of the destination. Commits.
 
     A slice that already has its receipt is left as it is. Called once per slice and attempt, on an executor.
@@ -125,21 +125,21 @@ def copy_slice(order: SliceJob, slice_: Slice, sessions: SliceSessions | None = 
     """
     started = time.monotonic()
     sessions = sessions or SliceSessions()
-    with _lent(sessions, order.destination, order.destination_service, order, slice_) as destination:
+    with _lent(sessions, job.destination, job.destination_service, job, slice_) as destination:
         try:
             with naming_lock_holders(destination):
-                destination.call("relaybox_internal.require_store", order.destination_id)
-                found = _slice_state(destination, order, slice_)
+                destination.call("relaybox_internal.require_store", job.destination_id)
+                found = _slice_state(destination, job, slice_)
                 if found != "open":
                     return SliceCopied(slice_.slice, slice_.row_count, 0, time.monotonic() - started, found)
                 destination.reach("slice.begin")
-                piped = _copy_rows(sessions, destination, order, slice_)
+                piped = _copy_rows(sessions, destination, job, slice_)
                 return SliceCopied(slice_.slice, piped.row_count, piped.byte_count, time.monotonic() - started, found, piped.unit)
         except psycopg2.errors.UniqueViolation as error:
-            return replace(_after_collision(destination, order, slice_, error), seconds=time.monotonic() - started)
+            return replace(_after_collision(destination, job, slice_, error), seconds=time.monotonic() - started)
 
 
-def copy_slices_in_turn(order: SliceJob, slices: Sequence[Slice]) -> tuple[list[SliceCopied], errors.RelayboxError | None]:
+def copy_slices_in_turn(job: SliceJob, slices: Sequence[Slice]) -> tuple[list[SliceCopied], errors.RelayboxError | None]:
     """Copies slices one after the other in the same sessions, for a task of Spark.
 
     Returns:
@@ -149,103 +149,103 @@ def copy_slices_in_turn(order: SliceJob, slices: Sequence[Slice]) -> tuple[list[
     with closing(SliceSessions(keep=1)) as sessions:
         for slice_ in slices:
             try:
-                reports.append(copy_slice(order, slice_, sessions))
+                reports.append(copy_slice(job, slice_, sessions))
             except errors.RelayboxError as error:
                 return reports, error
     return reports, None
 
 
 def _lent(
-    sessions: SliceSessions, store: str, service: str, order: SliceJob, slice_: Slice
+    sessions: SliceSessions, store: str, service: str, job: SliceJob, slice_: Slice
 ) -> AbstractContextManager[StoreSession]:
-    name, activity = session_name(order, slice_), f"copying slice {slice_.slice} of batch {order.batch} of hop {order.hop}"
+    name, activity = session_name(job, slice_), f"copying slice {slice_.slice} of batch {job.batch} of hop {job.hop}"
 
     def open_session() -> StoreSession:
-        connection = connect(service, application_name=name, statement_timeout_seconds=order.timeout_seconds)
+        connection = connect(service, application_name=name, statement_timeout_seconds=job.timeout_seconds)
         return StoreSession(connection, store, activity)
 
     return sessions.lend(service, name=name, activity=activity, open_session=open_session)
 
 
-def _slice_state(destination: StoreSession, order: SliceJob, slice_: Slice) -> str:
-    state = destination.call("relaybox_internal.slice_state", order.log_id, order.batch, slice_.slice, str(order.plan_id))
+def _slice_state(destination: StoreSession, job: SliceJob, slice_: Slice) -> str:
+    state = destination.call("relaybox_internal.slice_state", job.log_id, job.batch, slice_.slice, str(job.plan_id))
     destination.rollback()
     return str(state)
 
 
 def _after_collision(
-    destination: StoreSession, order: SliceJob, slice_: Slice, error: psycopg2.errors.UniqueViolation
+    destination: StoreSession, job: SliceJob, slice_: Slice, error: psycopg2.errors.UniqueViolation
 ) -> SliceCopied:
     """Rows of this slice are there already: fine only if a receipt says that this very plan put them there."""
     destination.rollback()
-    found = _slice_state(destination, order, slice_)
+    found = _slice_state(destination, job, slice_)
     if found == "open":
         raise translate(error, store=destination.store, doing=destination.activity) from error
     return SliceCopied(slice_.slice, slice_.row_count, 0, 0.0, found)
 
 
-def _copy_rows(sessions: SliceSessions, destination: StoreSession, order: SliceJob, slice_: Slice) -> Piped:
+def _copy_rows(sessions: SliceSessions, destination: StoreSession, job: SliceJob, slice_: Slice) -> Piped:
     # before the source's session begins: of a local hop it is one of this store, and has this name too
-    destination.call("relaybox_internal.end_older_attempts", order.hop, order.batch, slice_.slice, order.attempt)
+    destination.call("relaybox_internal.end_older_attempts", job.hop, job.batch, slice_.slice, job.attempt)
     destination.rollback()
-    with _lent(sessions, order.source, order.source_service, order, slice_) as source:
-        source.call("relaybox_internal.require_plan", order.source_id, order.hop, order.batch, str(order.plan_id))
-        newest = source.value("select attempt from relaybox_internal.hop_out where hop = %s", order.hop)
+    with _lent(sessions, job.source, job.source_service, job, slice_) as source:
+        source.call("relaybox_internal.require_plan", job.source_id, job.hop, job.batch, str(job.plan_id))
+        newest = source.value("select attempt from relaybox_internal.hop_out where hop = %s", job.hop)
         source.rollback()
-        if newest is not None and newest > order.attempt:
+        if newest is not None and newest > job.attempt:
             raise errors.SliceSuperseded(
-                f"hop {order.hop}: attempt {order.attempt} at batch {order.batch} copies no slice {slice_.slice}: "
+                f"hop {job.hop}: attempt {job.attempt} at batch {job.batch} copies no slice {slice_.slice}: "
                 f"attempt {newest} has taken over.",
                 next_step="Nothing is lost: the newer attempt copies what is missing.",
             )
         # publish is the durable point; until then a lost slice is copied again
         destination.execute("set local synchronous_commit = off")
         destination.reach("slice.connected")
-        piped = _pipe_rows(source, destination, order, slice_)
+        piped = _pipe_rows(source, destination, job, slice_)
         destination.reach("slice.copied")
         if piped.row_count != slice_.row_count:
             raise errors.ContentDiffers(
-                f"hop {order.hop}: slice {slice_.slice} of batch {order.batch} has {piped.row_count} rows at {order.source}, "
+                f"hop {job.hop}: slice {slice_.slice} of batch {job.batch} has {piped.row_count} rows at {job.source}, "
                 f"planned were {slice_.row_count}. Nothing of it was kept.",
-                next_step=f"Rows of the source were removed or hidden after planning. Run: relaybox verify {order.hop.split('/')[0]}",
+                next_step=f"Rows of the source were removed or hidden after planning. Run: relaybox verify {job.hop.split('/')[0]}",
             )
         destination.call(
             "relaybox_internal.accept_slice",
-            *(order.log_id, order.generation, order.batch, slice_.slice, str(order.plan_id), piped.row_count, order.attempt),
-            *(order.digests and order.digests[slice_.slice - 1], slice_.first_position),
+            *(job.log_id, job.generation, job.batch, slice_.slice, str(job.plan_id), piped.row_count, job.attempt),
+            *(job.digests and job.digests[slice_.slice - 1], slice_.first_position),
         )
         destination.reach("slice.accepted")
         destination.commit("slice")
         return piped
 
 
-def _pipe_rows(source: StoreSession, destination: StoreSession, order: SliceJob, slice_: Slice) -> Piped:
+def _pipe_rows(source: StoreSession, destination: StoreSession, job: SliceJob, slice_: Slice) -> Piped:
     """What was piped. A collision of positions is the caller's to judge; any other error is told by its side."""
     return pipe_sessions(
         source,
-        sql.SQL("copy ({}) to stdout (format binary)").format(_read_query(order, slice_)),
+        sql.SQL("copy ({}) to stdout (format binary)").format(_read_query(job, slice_)),
         destination,
         sql.SQL("copy relaybox_internal.{} ({}) from stdin (format binary)").format(
-            sql.Identifier(f"log_{order.log_id}"), COLUMN_LIST
+            sql.Identifier(f"log_{job.log_id}"), COLUMN_LIST
         ),
-        timeout_seconds=order.timeout_seconds,
+        timeout_seconds=job.timeout_seconds,
     )
 
 
-def _read_query(order: SliceJob, slice_: Slice) -> sql.Composed:
+def _read_query(job: SliceJob, slice_: Slice) -> sql.Composed:
     """The slice's rows, with literals: COPY takes no parameters."""
     function: str
     arguments: tuple[object, ...]
-    if order.reads_log is not None:
+    if job.reads_log is not None:
         function = "read_log_slice"
-        arguments = (order.reads_log, slice_.first_read, slice_.last_read, slice_.first_position)
+        arguments = (job.reads_log, slice_.first_read, slice_.last_read, slice_.first_position)
     elif slice_.is_dense:
         function = "read_dense_slice"
         arguments = (slice_.first_read, slice_.last_read, slice_.first_position)
     else:
         function = "read_outbox_slice"
         bounds = (slice_.first_read, slice_.last_read, slice_.first_position)
-        arguments = (order.lower, order.upper, list(order.topics or ()), *bounds)
+        arguments = (job.lower, job.upper, list(job.topics or ()), *bounds)
     return sql.SQL("select {} from relaybox_internal.{}({})").format(
         COLUMN_LIST, sql.Identifier(function), sql.SQL(", ").join(sql.Literal(argument) for argument in arguments)
     )

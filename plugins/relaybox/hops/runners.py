@@ -21,7 +21,7 @@ class SliceRunner(Protocol):
     @property
     def application(self) -> str | None: ...
 
-    def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+    def copy_slices(self, job: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         """Yields a report for each slice as it is done; raises the first error once no slice is running."""
 
 
@@ -54,16 +54,16 @@ class ThreadRunner:
     def __exit__(self, *_: object) -> None:
         self._sessions.close()
 
-    def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+    def copy_slices(self, job: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         row_count = sum(slice_.row_count for slice_ in slices)
         if self._below_rows is not None and row_count >= self._below_rows:
-            raise BatchTooLarge(f"batch {order.batch} of hop {order.hop} has {row_count} rows")
+            raise BatchTooLarge(f"batch {job.batch} of hop {job.hop} has {row_count} rows")
         pool = ThreadPoolExecutor(self.threads, thread_name_prefix="relaybox-slice")
         wait = False
         try:
             with self._sessions.keeping(self.threads):
                 groups = share_slices(slices, copiers=self.threads)
-                for task in as_completed([pool.submit(copy_slice, order, slice_, self._sessions) for (slice_,) in groups]):
+                for task in as_completed([pool.submit(copy_slice, job, slice_, self._sessions) for (slice_,) in groups]):
                     wait = task.exception() is not None
                     yield task.result()
         finally:

@@ -294,11 +294,11 @@ class _Run:
         )
         self.progress(Progress(self.hop.name, batch.batch, batch.row_count, 0, published=False))
         make_log_segments(self.destination, self.hop, log_id=log_id, through_position=batch.last_position)
-        order = slice_job(self.hop, batch, stores=stores, attempt=planned.attempt, log_id=log_id, reads_log=reads_log)
+        job = slice_job(self.hop, batch, stores=stores, attempt=planned.attempt, log_id=log_id, reads_log=reads_log)
         copied = byte_count = 0
         deliver = (lambda: self._deliver(log_id)) if self.is_delivery_due else None
         with progress_logged(self.hop, batch, log_id=log_id), delivering_beside(deliver):
-            for report in self.runner.copy_slices(order, batch.slices):
+            for report in self.runner.copy_slices(job, batch.slices):
                 copied += report.row_count
                 byte_count += report.byte_count
                 self._report(batch.batch, report)

@@ -26,17 +26,17 @@ class SparkRunner:
         self._session = session
         self.application: str | None = session.application
 
-    def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+    def copy_slices(self, job: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         """One job; an error of a store ends the job's batch. A task copies one slice after the other, in the same sessions."""
         description = (
-            f"{order.hop} batch {order.batch} attempt {order.attempt}: slices {slices[0].slice} to {slices[-1].slice}"
+            f"{job.hop} batch {job.batch} attempt {job.attempt}: slices {slices[0].slice} to {slices[-1].slice}"
             if slices
-            else order.hop
+            else job.hop
         )
         cores = self._session.cores
         groups = share_slices(slices, copiers=cores or len(slices) or 1, groups_each=GROUPS_PER_CORE)
         failures: list[RelayboxError] = []
-        for reports, failure in run_tasks(self._session, description, groups, partial(copy_slices_in_turn, order)):
+        for reports, failure in run_tasks(self._session, description, groups, partial(copy_slices_in_turn, job)):
             yield from reports
             failures += [] if failure is None else [failure]
         if failures:

@@ -53,7 +53,7 @@ class ReplayRequest:
 
 @dataclass(frozen=True)
 class StartedReplay:
-    """What the store said to an order.
+    """What the store said to a request.
 
     Attributes:
         state: begun; joined (another request has this range read now); waits (for the range that `waits_for` tells); done (read for this
@@ -97,7 +97,7 @@ def second_cursor(subscription: str) -> str:
     return f"{own}.replay"
 
 
-def ask_replay(store: Store, order: ReplayRequest) -> StartedReplay:
+def ask_replay(store: Store, request: ReplayRequest) -> StartedReplay:
     """Has the second cursor read a range, or says what it reads before. Commits. To be repeated while the state is `waits`.
 
     Raises:
@@ -105,17 +105,18 @@ def ask_replay(store: Store, order: ReplayRequest) -> StartedReplay:
         ApprovalOutdated: the subscription is not the pinned one.
         NoLongerKept, RequestRefused: no reason, an interval that is not over, or a name that is taken.
     """
-    with store_session(store, f"replaying subscription {order.subscription}", application_name="relaybox replay") as session:
-        session.value("select set_config('relaybox.on_behalf_of', %s, true)", order.on_behalf_of)
+    with store_session(store, f"replaying subscription {request.subscription}", application_name="relaybox replay") as session:
+        session.value("select set_config('relaybox.on_behalf_of', %s, true)", request.on_behalf_of)
         asked = session.row(
             StartedReplay,
             "select * from relaybox_internal.ask_replay(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            *(order.subscription, order.cursor, order.start, order.through, order.reason, order.asked_by, order.rows_per_second),
-            *(order.pinned or (None, None)),
+            *(request.subscription, request.cursor, request.start, request.through),
+            *(request.reason, request.asked_by, request.rows_per_second),
+            *(request.pinned or (None, None)),
         )
-        if order.stream is not None:
+        if request.stream is not None:
             # asked last: its row is locked, so that the name stays with the subscription that the range was asked of
-            _require_stream(session, store, order.subscription, order.stream)
+            _require_stream(session, store, request.subscription, request.stream)
         session.commit()
     return asked
 
@@ -135,10 +136,10 @@ where parent.subscription = %s and s.subscription = %s and r.reason = %s and %s 
 """
 
 
-def find_asked_range(store: Store, order: ReplayRequest) -> int | None:
+def find_asked_range(store: Store, request: ReplayRequest) -> int | None:
     """The newest range that the second cursor began for this asker and reason, also one that was read or cancelled. Reads only."""
-    with store_session(store, f"looking for the replay of {order.asked_by}", application_name="relaybox replay") as session:
-        found: int | None = session.value(_RANGE_OF_ASKER, order.subscription, order.cursor, order.reason, order.asked_by)
+    with store_session(store, f"looking for the replay of {request.asked_by}", application_name="relaybox replay") as session:
+        found: int | None = session.value(_RANGE_OF_ASKER, request.subscription, request.cursor, request.reason, request.asked_by)
     return found
 
 
@@ -167,14 +168,14 @@ class ReplayStep:
         return self.state in ("waits", "reads")
 
 
-def advance_replay(store: Store, order: ReplayRequest, begun: int | None = None) -> ReplayStep:
+def advance_replay(store: Store, request: ReplayRequest, begun: int | None = None) -> ReplayStep:
     """Asks for the range, and says how far it is; one event. To be repeated while the step is open, whenever something may have changed.
 
     Safe to break off and to repeat, also two at once: the store remembers. Commits.
 
     Args:
         store: where the subscription is.
-        order: what is to be read.
+        request: what is to be read.
         begun: the range that an earlier step said it reads. It is not asked for again: nobody begins anew what was cancelled.
 
     Raises:
@@ -182,17 +183,17 @@ def advance_replay(store: Store, order: ReplayRequest, begun: int | None = None)
         NotSubscribed, NoLongerKept, ApprovalOutdated: as ask_replay.
     """
     if begun is None:
-        asked = ask_replay(store, order)
+        asked = ask_replay(store, request)
         if asked.state == "waits":
-            emit("replay_waits", subscription=order.subscription, cursor=order.cursor, behind=asked.waits_for)
+            emit("replay_waits", subscription=request.subscription, cursor=request.cursor, behind=asked.waits_for)
             return ReplayStep("waits", asked.replay)
         if asked.replay is None:
-            emit("replay_empty", subscription=order.subscription, start=order.start, through=order.through)
+            emit("replay_empty", subscription=request.subscription, start=request.start, through=request.through)
             return ReplayStep("empty", None)
         emit(
             "replay_begun",
-            subscription=order.subscription,
-            cursor=order.cursor,
+            subscription=request.subscription,
+            cursor=request.cursor,
             state=asked.state,
             stream_positions=f"{asked.first_stream_position}-{asked.last_stream_position}",
             messages="?" if asked.message_count is None else asked.message_count,
@@ -201,11 +202,11 @@ def advance_replay(store: Store, order: ReplayRequest, begun: int | None = None)
     progress = read_progress(store, begun)
     if progress.is_cancelled and not progress.is_done:
         raise errors.RequestRefused(
-            f"store {store.name}: the replay {order.cursor} was cancelled at stream position "
+            f"store {store.name}: the replay {request.cursor} was cancelled at stream position "
             f"{progress.done_stream_position} of {progress.last_stream_position}.",
             next_step="Who and why: select * from relaybox.consumer_action. Clear the run to replay its interval again.",
         )
-    _emit_progress(order, progress)
+    _emit_progress(request, progress)
     return ReplayStep("done" if progress.is_done else "reads", begun, progress)
 
 
@@ -235,10 +236,10 @@ def read_open_ranges(cursor: Cursor) -> dict[str, OpenRange]:
     return {name: OpenRange(replay, done) for name, replay, done in cursor.fetchall()}
 
 
-def _emit_progress(order: ReplayRequest, progress: ReplayProgress) -> None:
+def _emit_progress(request: ReplayRequest, progress: ReplayProgress) -> None:
     emit(
         "replay_progress",
-        subscription=order.subscription,
+        subscription=request.subscription,
         cursor=progress.replayed_as,
         done=progress.done_stream_position - progress.first_stream_position + 1,
         of=progress.last_stream_position - progress.first_stream_position + 1,
