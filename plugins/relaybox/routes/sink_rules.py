@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from relaybox.routes.problems import Problem, show, show_name
+from relaybox.routes.raw_values import member, reached_stores, stream_of, texts
 
 LANE_KEYS = ("sender", "key")
 DELAYED_WAYS = ("hold", "pass", "ignore")
@@ -93,7 +94,7 @@ def sink_contradictions(
 ) -> Iterator[Problem]:
     """A sink reads a stream that its store delivers, or a topic that no stream has as its name. A webhook without TLS says so."""
     for name, sink in sinks.items():
-        store, stream, topic = (_member(sink, key) for key in ("store", "stream", "topic"))
+        store, stream, topic = (member(sink, key) for key in ("store", "stream", "topic"))
         delivered = _delivered(routes, store)
         if isinstance(store, str) and store not in stores:
             text = f"got {show(store)}; expected a store of this file"
@@ -109,14 +110,14 @@ def sink_contradictions(
         elif isinstance(store, str) and isinstance(stream, str) and isinstance(topic, str) and topic in delivered:
             text = f"got {show(topic)}, which is the name of a stream of store {show_name(store)} too: the sink would read that stream"
             yield Problem((section, name, "topic"), f"{text}; expected {_instead_of_topic(stream, topic, delivered)}")
-        url, plain_http = _member(sink, "url"), _member(sink, "plain_http")
+        url, plain_http = member(sink, "url"), member(sink, "plain_http")
         if isinstance(url, str) and url.startswith("http://") and plain_http is not True:
             text = "a URL without TLS: others on the way can read and change what is sent"
             yield Problem((section, name, "url"), f"{text}; expected https://, or plain_http: true beside it")
-        if _member(sink, "delayed") == "pass" and _member(sink, "hold_sender") is True:
+        if member(sink, "delayed") == "pass" and member(sink, "hold_sender") is True:
             text = "got pass: later messages of a sender before its delayed one; expected hold or ignore beside hold_sender: true"
             yield Problem((section, name, "delayed"), text)
-        connect, total = _member(sink, "connect_seconds"), _member(sink, "total_seconds")
+        connect, total = member(sink, "connect_seconds"), member(sink, "total_seconds")
         if type(connect) is int and type(total) is int and total < connect:
             yield Problem((section, name, "total_seconds"), f"got {total}; expected at least connect_seconds, which is {connect}")
 
@@ -144,14 +145,9 @@ def _delivered(routes: Mapping[str, object], store: object) -> dict[str, _Stream
     """The streams that a store delivers, with their topics."""
     found: dict[str, _Stream] = {}
     for name, route in routes.items():
-        path, topics = _member(route, "path"), _member(route, "topics")
-        stream = _member(route, "stream") or name
-        if isinstance(path, list) and store in path[1:] and isinstance(stream, str):
+        stream = stream_of(name, route)
+        if store in reached_stores(route) and isinstance(stream, str):
             one = found.setdefault(stream, _Stream())
-            one.topics |= {topic for topic in topics if isinstance(topic, str)} if isinstance(topics, list) else set()
-            one.is_open = one.is_open or _member(route, "topics_by_subscription") is True
+            one.topics.update(texts(member(route, "topics")))
+            one.is_open = one.is_open or member(route, "topics_by_subscription") is True
     return found
-
-
-def _member(section: object, key: str) -> object:
-    return section.get(key) if isinstance(section, dict) else None
