@@ -26,8 +26,8 @@ from relaybox.monitoring.hop_history import BatchTimes
 from relaybox.monitoring.runbooks import read_runbooks
 from relaybox.monitoring.status import HopStatus
 from relaybox.routes import Hop, Routes, load_routes
-from tests.support.many_hops import HOP_COUNT, paths, write_routes
-from tests.support.many_hops import STORES as STORES_OF_MANY
+from tests.airflow.many_hops import HOP_COUNT, paths, write_routes
+from tests.airflow.many_hops import STORES as STORES_OF_MANY
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STORES = "abcdef"

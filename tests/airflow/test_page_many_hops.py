@@ -16,11 +16,11 @@ from relaybox.airflow.page.store_overview import StoreOverview
 from relaybox.local.clusters import Cluster
 from tests.airflow.conftest import connection_variable
 from tests.airflow.connections import change_connection
+from tests.airflow.many_hops import HOP_COUNT, ROUTE_COUNT, STORES, ManyHops, many_hops, paths
 from tests.airflow.page_browser import PATIENCE_MILLISECONDS, page_browser
 from tests.airflow.page_client import PageServer, token_of
 from tests.airflow.page_port import served
 from tests.airflow.page_users import SomeHops, seen_by
-from tests.support.many_hops import HOP_COUNT, ROUTE_COUNT, STORES, ManyHops, many_hops, paths
 from tests.support.patience import patience
 
 FIRST_PAINT_CPU_SECONDS = 1.0

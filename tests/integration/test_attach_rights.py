@@ -16,8 +16,8 @@ from relaybox.retention.detaching import DetachedFile, DetachPart, attach_segmen
 from relaybox.stores.log_rows import RowsDigest
 from relaybox.stores.migrations import read_migrations
 from relaybox.stores.schema import ROLES, initialise_store
-from tests.support.store_metrics import put_back
-from tests.support.two_logs import fill_two_logs
+from tests.integration.store_metrics import put_back
+from tests.integration.two_logs import fill_two_logs
 from tests.support.world import World
 
 FIRST, SECOND = "log_1_s000000", "log_1_s000001"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relaybox.hops.idle_hops import pass_idle_hops
-from tests.support.pages import pages
+from tests.integration.pages import pages
 from tests.support.world import World, insert, routes_file
 
 POLL = "select relaybox_internal.hop_has_work('invoices/1')"

@@ -21,7 +21,7 @@ from tests.support.services import break_service
 from tests.support.streams import STORE, deliver
 from tests.support.world import World, wait_until
 
-PROGRAM = Path(__file__).parents[1] / "support" / "consumer_program.py"
+PROGRAM = Path(__file__).with_name("consumer_program.py")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from relaybox.errors import AlreadySubscribed, DerivationFailed, Transient
 from relaybox.local.clusters import Cluster
 from relaybox.local.pgbouncer import PgBouncer
 from relaybox.spark.derivations.publishing import Published, send
-from tests.support.derivation_steps import begin, derive_all, ledger, positions, rows, sending
+from tests.integration.derivation_steps import begin, derive_all, ledger, positions, rows, sending
 from tests.support.derivations import HERE, ROUTE, STORE, SUBSCRIPTION, DerivedWorld
 from tests.support.services import break_service
 from tests.support.streams import deliver

@@ -15,12 +15,12 @@ from relaybox.hops.confirmations import settle_hop
 from relaybox.retention.segments import retain_store
 from relaybox.spark.derivations.ledger import Attempt
 from relaybox.spark.derivations.publishing import Published, send
+from tests.integration.derivation_steps import derive_all, ledger, rows, sending
+from tests.integration.logged_in import logged_in_as
 from tests.support.backups import Backups
 from tests.support.cli import invoke
-from tests.support.derivation_steps import derive_all, ledger, rows, sending
 from tests.support.derivations import HERE, ROUTE, STORE, SUBSCRIPTION, DerivedWorld, derived_route
 from tests.support.killed_child import kill_at
-from tests.support.logged_in import logged_in_as
 from tests.support.patience import patience
 from tests.support.streams import deliver
 from tests.support.world import World, routes_file, wait_until

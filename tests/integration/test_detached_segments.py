@@ -9,7 +9,7 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.support.two_logs import fill_two_logs
+from tests.integration.two_logs import fill_two_logs
 from tests.support.world import World
 
 DETACH = """

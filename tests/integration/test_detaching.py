@@ -10,9 +10,9 @@ from typing import Any
 import psycopg2
 import pytest
 
+from tests.integration.store_metrics import put_back
+from tests.integration.two_logs import fill_two_logs
 from tests.support.patience import patience
-from tests.support.store_metrics import put_back
-from tests.support.two_logs import fill_two_logs
 from tests.support.world import World, wait_until
 
 DETACHES = """

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.subscription_roles import bind, bind_subscriptions, login
 from tests.support.streams import STORE, deliver
-from tests.support.subscription_roles import bind, bind_subscriptions, login
 from tests.support.world import World
 
 pytestmark = pytest.mark.thorough

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from sqlalchemy.pool import QueuePool
 
-from tests.support.node_programs import run_node
+from tests.integration.node_programs import run_node
 from tests.support.streams import STORE, deliver
 from tests.support.world import World
 

@@ -11,8 +11,8 @@ import yaml
 from relaybox.local.clusters import Cluster
 from relaybox.verification.route_verification import verify_route
 from tests.faults.restores import Databases, repair_route, restore, take_copy
+from tests.integration.orders import Sent, keeps_causal
 from tests.support.disposal import discard
-from tests.support.orders import Sent, keeps_causal
 from tests.support.world import World
 
 ROUTES = {"from_airline": ("a", "airline"), "from_analytics": ("b", "analytics")}

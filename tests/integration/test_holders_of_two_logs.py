@@ -10,8 +10,8 @@ import pytest
 
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
-from tests.support.store_metrics import put_back
-from tests.support.two_logs import fill_two_logs
+from tests.integration.store_metrics import put_back
+from tests.integration.two_logs import fill_two_logs
 from tests.support.world import World
 
 HOLDERS = "select holder, needs_from, round(extract(epoch from now() - since) / 3600) from relaybox_internal.log_holders(%s) where kind = %s"

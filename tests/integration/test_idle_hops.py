@@ -12,7 +12,7 @@ import pytest
 from relaybox import errors
 from relaybox.hops import idle_hops
 from relaybox.hops.idle_hops import pass_idle_hops
-from tests.support.pages import pages
+from tests.integration.pages import pages
 from tests.support.world import World, insert, routes_file, wait_until
 
 OTHERS = [f"other{number}" for number in range(12)]

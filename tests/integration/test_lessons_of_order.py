@@ -12,7 +12,7 @@ import yaml
 from psycopg2.extras import NamedTupleCursor
 
 from relaybox.outbox import CausalSender, put
-from tests.support.orders import Sent, keeps_causal, keeps_fifo, keeps_total
+from tests.integration.orders import Sent, keeps_causal, keeps_fifo, keeps_total
 from tests.support.world import STORES, World
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
-from tests.support.store_metrics import HOUR, put_back, store_metrics
-from tests.support.two_logs import fill_two_logs
+from tests.integration.store_metrics import HOUR, put_back, store_metrics
+from tests.integration.two_logs import fill_two_logs
 from tests.support.world import World
 
 AGE, HELD = "relaybox_watermark_age_seconds", "relaybox_retention_held_seconds"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.integration.two_logs import fill_two_logs
 from tests.support.streams import deliver
-from tests.support.two_logs import fill_two_logs
 from tests.support.world import World
 
 STORE = "hub"

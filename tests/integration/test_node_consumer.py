@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.support.node_programs import run_node
+from tests.integration.node_programs import run_node
 from tests.support.world import World
 
 PROGRAM = Path(__file__).parents[2] / "docs" / "examples" / "consume.js"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.subscription_roles import bind_subscriptions
 from tests.support.cli import invoke
-from tests.support.subscription_roles import bind_subscriptions
 from tests.support.world import World
 
 ODD = "Röle 'x"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.node_programs import server_variables
 from tests.support.languages import GO, JAVA, JAVAC, JDBC, go_environment
-from tests.support.node_programs import server_variables
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 

@@ -32,12 +32,12 @@ from relaybox.payloads.store_references import stores_kept_still
 from relaybox.payloads.trash import restore_files
 from relaybox.retention.segments import retain_store
 from relaybox.routes import load_routes
+from tests.integration.store_metrics import put_back
 from tests.support.backups import Backups
 from tests.support.cli import invoke, start
 from tests.support.killed_child import kill_at
 from tests.support.patience import patience
 from tests.support.payloads import PLACE, Directory, add_place, collect, place_of, refs, send, stores_of
-from tests.support.store_metrics import put_back
 from tests.support.world import World, wait_until
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.two_logs import fill_two_logs
+from tests.integration.two_logs import fill_two_logs
 from tests.support.world import World
 
 ENDS = (3, 7, 8, 15, 21, 30)

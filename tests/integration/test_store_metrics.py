@@ -7,8 +7,8 @@ import os
 import psycopg2
 import pytest
 
+from tests.integration.store_metrics import HOUR, put_back, store_metrics
 from tests.support.breaking import copy_first_slices
-from tests.support.store_metrics import HOUR, put_back, store_metrics
 from tests.support.streams import STORE, deliver
 from tests.support.world import World
 

@@ -10,10 +10,7 @@ from contextlib import closing
 import psycopg2
 import pytest
 
-from tests.support.patience import patience
-from tests.support.services import add_route, read_service
-from tests.support.streams import STORE, deliver
-from tests.support.subscription_roles import (
+from tests.integration.subscription_roles import (
     CALLS,
     SEEN,
     ask,
@@ -23,6 +20,9 @@ from tests.support.subscription_roles import (
     login,
     refusal,
 )
+from tests.support.patience import patience
+from tests.support.services import add_route, read_service
+from tests.support.streams import STORE, deliver
 from tests.support.world import World, wait_until
 
 pytestmark = pytest.mark.thorough

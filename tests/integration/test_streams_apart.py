@@ -8,8 +8,8 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.support.store_metrics import put_back
-from tests.support.two_logs import fill_two_logs
+from tests.integration.store_metrics import put_back
+from tests.integration.two_logs import fill_two_logs
 from tests.support.world import World
 
 LOCKED = "lock table relaybox_internal.log_{} in access exclusive mode"

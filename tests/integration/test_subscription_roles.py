@@ -11,9 +11,9 @@ from relaybox import errors
 from relaybox.consumer import Consumer
 from relaybox.subscriptions.bindings import bind_subscription
 from relaybox.subscriptions.replays import second_cursor
+from tests.integration.subscription_roles import CALLS, SEEN, ask, bind, bind_subscriptions, letter_of, login, refusal, unbind
 from tests.support.services import break_service, read_service
 from tests.support.streams import STORE, deliver
-from tests.support.subscription_roles import CALLS, SEEN, ask, bind, bind_subscriptions, letter_of, login, refusal, unbind
 from tests.support.world import World
 
 pytestmark = pytest.mark.thorough

@@ -12,10 +12,10 @@ import pytest
 
 from relaybox import errors
 from relaybox.recovery.reanchoring import reanchor_hop
+from tests.integration.tampering import HOP, SECTIONS, STATUS, TRANSFER, VERIFY, Tampering, tables
 from tests.support.breaking import transfer_until
 from tests.support.cli import Run, invoke
 from tests.support.senders import declare, send_numbered
-from tests.support.tampering import HOP, SECTIONS, STATUS, TRANSFER, VERIFY, Tampering, tables
 from tests.support.world import World, routes_file
 
 pytestmark = pytest.mark.thorough

@@ -15,10 +15,10 @@ from relaybox.spark.derivations.ledger import open_ledger
 from relaybox.spark.derivations.publishing import Published, send
 from relaybox.spark.derivations.source import load_source
 from relaybox.spark.derivations.trials import open_trials
+from tests.integration.logged_in import logged_in_as
 from tests.support.backups import Backups
 from tests.support.derivations import HERE, ROUTE, STORE, DerivedWorld
 from tests.support.killed_child import kill_at
-from tests.support.logged_in import logged_in_as
 from tests.support.patience import patience
 from tests.support.streams import deliver
 from tests.support.trials import (

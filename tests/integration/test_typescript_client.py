@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.node_programs import PACKAGES, node, server_variables
+from tests.integration.node_programs import PACKAGES, node, server_variables
 from tests.support.patience import patience
 from tests.support.postgres_versions import HERE
 from tests.support.world import World, wait_until

@@ -35,11 +35,11 @@ from relaybox.sinks import worker
 from relaybox.sinks.http_answers import classify_answer, read_retry_after
 from relaybox.sinks.running import SinkRunner
 from relaybox.sinks.secrets import find_in_environment
+from tests.integration.logged_in import logged_in_as
 from tests.support import cli
 from tests.support.certificates import Authority
 from tests.support.endpoint import Endpoint, answer, drip, endless, endpoint, garbage, hang, reset, twice
 from tests.support.killed_child import kill_at
-from tests.support.logged_in import logged_in_as
 from tests.support.patience import patience
 from tests.support.sinks import OLDER_SECRET, SECRET, WHERE, deliver_waiting, webhook
 from tests.support.streams import STORE, deliver

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.drawings import Drawing, Message, Panel
+from tests.unit.drawings import Drawing, Message, Panel
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 

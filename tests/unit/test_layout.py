@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
@@ -30,3 +31,17 @@ def test_no_module_imports_a_test_module() -> None:
 
 def test_the_top_of_the_tests_has_no_helpers() -> None:
     assert sorted(path.name for path in TESTS.glob("*.py")) == ["__init__.py", "conftest.py"]
+
+
+def test_a_helper_of_one_folder_is_in_that_folder() -> None:
+    """What is in tests/support serves several folders, other helpers there, or the Makefile."""
+    used_in: dict[str, set[str]] = {path.stem: set() for path in (TESTS / "support").glob("[!_]*.py")}
+    for path in (*TESTS.rglob("*.py"), TESTS.parent / "Makefile"):
+        folder = path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else path.name
+        for module, names in re.findall(r"\btests\.support(?:\.(\w+)| import ([\w, ]+))", path.read_text(encoding="utf-8")):
+            for name in {module, *names.split(", ")} & used_in.keys() - {path.stem if folder == "support" else ""}:
+                used_in[name].add(folder)
+    assert len(used_in) > 30
+    assert {
+        name: folders for name, folders in used_in.items() if len(folders) < 2 and not folders & {"support", "Makefile"}
+    } == {}
