@@ -185,7 +185,7 @@ def test_commands_that_python_prints(world: World, name: str) -> None:
 
 
 PLAIN = {
-    "hops/refuse_other_source.sql", "hops/confirm_received.sql", "hops/begin_generation.sql", "hops/publish_batch.sql",
+    "hops/hop_in_use.sql", "hops/refuse_other_source.sql", "hops/confirm_received.sql", "hops/begin_generation.sql", "hops/publish_batch.sql",
     "stores/ensure_outbox_segments.sql", "stores/ensure_log_segments.sql", "stores/outbox_anchor.sql", "stores/refuse_changed_xid.sql", "stores/refuse_changed_view.sql", "stores/refuse_stray_rows.sql", "retention/begin_detach.sql", "retention/refuse_detached.sql", "retention/segment_needed_by.sql",
     "subscriptions/find_log.sql", "subscriptions/refuse_missing_messages.sql", "derivations/begin_derivation_trial.sql", "derivations/lock_derivation_trial.sql", "derivations/promote_derivation_trial.sql",
     "derivations/refuse_changed_trial.sql", "derivations/refuse_second_trial.sql", "streams/last_index_of_gap.sql",
