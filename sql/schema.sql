@@ -2363,12 +2363,15 @@ CREATE TABLE relaybox_internal.stream_topic (
     stream_id integer NOT NULL,
     topic text NOT NULL,
     carried_by text DEFAULT 'file'::text NOT NULL,
+    left_after_subscription integer,
     CONSTRAINT carried_by_is_known CHECK ((carried_by = ANY (ARRAY['file'::text, 'subscription'::text, 'nobody'::text])))
 );
 
 COMMENT ON TABLE relaybox_internal.stream_topic IS 'The topics that a stream carries, or carried.';
 
 COMMENT ON COLUMN relaybox_internal.stream_topic.carried_by IS 'file: a route names the topic. subscription: the next store asked for it (topics_by_subscription). nobody: a route named it earlier. Topics that consumers of this store asked for: relaybox_internal.topic_request.';
+
+COMMENT ON COLUMN relaybox_internal.stream_topic.left_after_subscription IS 'The newest subscription of this store when init took the topic from the stream for the last time: those up to it lost the topic. Null: it did not, or before this column was added.';
 
 ALTER TABLE ONLY relaybox_internal.stream_topic
     ADD CONSTRAINT stream_topic_pkey PRIMARY KEY (stream_id, topic);

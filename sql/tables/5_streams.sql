@@ -82,6 +82,7 @@ create table relaybox_internal.stream_topic (
     stream_id integer not null references relaybox_internal.stream (stream_id) on delete cascade,
     topic text not null,
     carried_by text not null default 'file',
+    left_after_subscription integer,
     constraint stream_topic_pkey primary key (stream_id, topic),
     constraint carried_by_is_known check (carried_by in ('file', 'subscription', 'nobody'))
 );
@@ -90,6 +91,9 @@ comment on column relaybox_internal.stream_topic.carried_by is
 'file: a route names the topic. subscription: the next store asked for it '
 '(topics_by_subscription). nobody: a route named it earlier. Topics that consumers of this store '
 'asked for: relaybox_internal.topic_request.';
+comment on column relaybox_internal.stream_topic.left_after_subscription is
+'The newest subscription of this store when init took the topic from the stream for the last time: '
+'those up to it lost the topic. Null: it did not, or before this column was added.';
 
 create table relaybox_internal.topic_request (
     stream_id integer not null references relaybox_internal.stream (stream_id) on delete cascade,

@@ -722,7 +722,8 @@ def test_retention_drops_in_the_store_that_was_asked_for_and_says_who_needs_the_
     told, _ = execute(task, try_number=1, store="hub", dry_run=True)
     assert f"awaited webhook billing from 1; {step}" in told[1]["holders"]
     done, _ = execute(task, try_number=1, store="hub", dry_run=False)
-    assert (done[1]["holder"], done[1]["next_step"]) == ("awaited webhook billing", step)
+    assert done[1]["holder"] == told[1]["holders"][0].rpartition(" from ")[0] == "newest flights/1", "nothing has arrived there"
+    assert (done[1]["awaited"].partition(",")[0], done[1]["next_step"]) == ("relaybox.yaml names webhook billing", step)
 
 
 def test_payloads_are_collected_after_all_stores_dropped_their_segments(connected: World, tmp_path: Path) -> None:

@@ -368,6 +368,14 @@ def test_a_growing_store(world: World) -> None:
     assert worst(world, "relaybox_retention_held_seconds", kind="subscription") == 0
 
 
+def test_a_reader_without_messages(world: World) -> None:
+    """processed_by names billing, which has not subscribed."""
+    world.change_route(policy="processed", processed_by=["billing"])
+    assert worst(world, "relaybox_reader_problem", problem="awaited", subscription="billing") == 1
+    follow(world, "reader-without-messages")
+    assert worst(world, "relaybox_reader_problem") == 0
+
+
 def test_detached_messages(world: World) -> None:
     """The command line finds what only a stopped subscription needs, detaches it, and brings it back: two starts of Spark."""
     world.cut_small_segments()

@@ -11,8 +11,8 @@ import yaml
 
 from relaybox import errors
 from relaybox.hops.confirmations import settle_hop
-from relaybox.retention.awaited import named_readers
 from relaybox.retention.segments import TableRetained, read_retention, retain_store
+from relaybox.stores.awaited_readers import named_readers
 from tests.support.cli import invoke
 from tests.support.endpoint import endpoint
 from tests.support.sinks import deliver_waiting, kafka, webhook, write_sink
@@ -103,8 +103,8 @@ def test_retention_names_the_awaited_subscription_and_what_ends_that(small: Worl
     assert retain(small, "analytics", "flights/2").dropped_count == 4, "the name is out of the file"
 
 
-def test_a_subscription_that_was_ended_keeps_nothing(small: World) -> None:
-    """It said so. A subscription of that name to another stream is not the one that is awaited."""
+def test_a_subscription_to_another_stream_is_not_the_one_that_is_awaited(small: World) -> None:
+    """Open or ended. The one that is awaited must be open: one that was ended is awaited again (test_reader_problems.py)."""
     other = {"topics": ["orders"], "path": ["airline", "analytics"]}
     rewrite(small, routes={"flights": small_route(processed_by=["ghost"]), "orders": other})
     small.register()
@@ -114,8 +114,19 @@ def test_a_subscription_that_was_ended_keeps_nothing(small: World) -> None:
     small.query("analytics", "select relaybox.unsubscribe('ghost', 'test')")
     assert retain(small, "analytics", "flights/2").holder == "awaited subscription ghost"
     small.query("analytics", "select relaybox.subscribe('ghost', 'flights')")
+    assert retain(small, "analytics", "flights/2").holder == "subscription ghost"
     small.query("analytics", "select relaybox.unsubscribe('ghost', 'test')")
-    assert retain(small, "analytics", "flights/2").dropped_count == 4
+    assert retain(small, "analytics", "flights/2").holder == "awaited subscription ghost"
+
+
+def test_a_sink_that_was_ended_keeps_nothing(small: World) -> None:
+    """It said so."""
+    kafka(small, "127.0.0.1:1")
+    move(small)
+    small.settle_all()
+    small.query("hub", "select relaybox.subscribe('kafka.warehouse', 'flights')")
+    small.query("hub", "select relaybox.unsubscribe('kafka.warehouse', 'test')")
+    assert retain(small, "hub", "flights/1").dropped_count == 4
 
 
 def small_route(**changes: object) -> dict[str, object]:

@@ -42,7 +42,7 @@ def test_the_json_document_has_stable_keys(world: World) -> None:
     document = invoke("status", "--json").document
     assert set(document) == {
         "measured_at", "hops", "routes", "unrouted", "orphaned_hops", "provider_durability", "failing_endpoints",
-        "adopted_tables", "errors",
+        "adopted_tables", "reader_problems", "errors",
     }  # fmt: skip
     assert all(set(hop) == HOP_KEYS for hop in document["hops"])
     assert set(document["hops"][0]["last_batch"]) == {

@@ -49,7 +49,7 @@ def test_a_delivered_route_is_verified(world: World) -> None:
     verification = verify(0)
     assert set(verification) == {
         "route", "outcome", "verified_at", "duration_seconds", "hops", "end_to_end", "senders", "repeated_ids",
-        "repeated_id_counts", "streams",
+        "repeated_id_counts", "streams", "reader_problems",
     }  # fmt: skip
     assert verification["outcome"] == "delivered"
     assert verification["senders"] == {"count": 3, "out_of_order": []}

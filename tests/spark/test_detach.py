@@ -21,7 +21,6 @@ from relaybox.errors import FilesFailed
 from relaybox.failpoints import DETACH_FAILPOINTS
 from relaybox.monitoring.message_trace import HopStage, trace_message
 from relaybox.monitoring.overview import read_overview
-from relaybox.retention.awaited import named_readers
 from relaybox.retention.detaching import (
     DetachedFile,
     DetachPart,
@@ -36,6 +35,7 @@ from relaybox.spark.archive import SparkArchive
 from relaybox.spark.comparison_runner import SparkComparisonRunner
 from relaybox.spark.connect import TaskTry, connect_session
 from relaybox.spark.tasks import ContextSession
+from relaybox.stores.awaited_readers import named_readers
 from relaybox.stores.log_rows import RowsDigest
 from relaybox.subscriptions.subscriptions import list_subscriptions
 from relaybox.verification.route_verification import verify_route

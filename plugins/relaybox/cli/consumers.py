@@ -10,6 +10,7 @@ from relaybox.amounts import amount
 from relaybox.cli.exits import ExitCode
 from relaybox.cli.options import AsJson, answer
 from relaybox.cli.printable import print_text
+from relaybox.cli.readers import warn_of_readers
 from relaybox.cli.subscription_options import AtStore, SubscriptionName, store_of
 from relaybox.cli.usage import CommandList
 
@@ -43,6 +44,7 @@ def consume(
 ) -> None:
     """Print the messages of a subscription as JSON lines. Each is acknowledged after it is written.
 
+    If the subscription gets nothing new, or less than it did, stderr says why and what to do.
     Without --follow the command ends when a fetch returns no message. Exit code 3: other lanes have more
     messages, for example lanes that other workers lease; stderr says which lanes, and until when.
 
@@ -54,9 +56,10 @@ def consume(
     """
     from relaybox.consumer import Consumer
     from relaybox.errors import AlreadySubscribed, ConfigurationError
-    from relaybox.subscriptions.subscriptions import subscribe
+    from relaybox.subscriptions.subscriptions import find_reader_problem, subscribe
 
-    at = store_of(context.obj.load_routes(), subscription, store, must_exist=source is None)
+    routes = context.obj.load_routes()
+    at = store_of(routes, subscription, store, must_exist=source is None)
     if source is not None:
         if lane is not None and lane > 1:
             raise ConfigurationError(
@@ -70,6 +73,8 @@ def consume(
                 f"store {at.name} has the subscription {subscription} already; nothing was changed.",
                 next_step=f"Leave --subscribe out: relaybox consume {subscription} --store {at.name}. Or choose another name.",
             ) from error
+    problem = find_reader_problem(at, routes, subscription)
+    warn_of_readers([] if problem is None else [problem])
     most = min(100, count or 100)
     with Consumer(at.service, subscription, max_count=most, commit_every=most, until_empty=not follow, lane=lane) as consumer:
         number = 0

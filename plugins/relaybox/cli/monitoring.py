@@ -12,6 +12,7 @@ from relaybox.amounts import amount
 from relaybox.cli.exits import ExitCode, Settings, exit_code, tell, warn_unanswered, worst
 from relaybox.cli.options import AsJson
 from relaybox.cli.printable import print_text
+from relaybox.cli.readers import warn_of_readers
 from relaybox.cli.usage import CommandList
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def _tell_problems(status: Status, *, debug: bool) -> ExitCode:
             f"{endpoint.reason}). {waiting_count}, and none is refused. {endpoint.next_step}",
             stderr=True,
         )
-    waiting = [*status.unrouted, *status.orphaned_hops]
+    warn_of_readers(status.reader_problems)
+    waiting = [*status.unrouted, *status.orphaned_hops, *(one for one in status.reader_problems if one.needs_decision)]
     return worst([*map(exit_code, found.values()), *(ExitCode.CONFIGURATION for _ in waiting)])
 
 

@@ -57,11 +57,11 @@ def list_sinks(settings: Settings, sinks: Sequence[Sink], *, as_json: bool) -> N
     from relaybox.documents.sinks import SinksDocument
     from relaybox.sinks.states import read_sinks
 
-    failures, found = Failures(), []
+    routes, failures, found = settings.load_routes(), Failures(), []
     for store in dict.fromkeys(sink.store.name for sink in sinks):
         own = [sink for sink in sinks if sink.store.name == store]
         with failures.kept(store):
-            found += read_sinks(own[0].store, own)
+            found += read_sinks(own[0].store, own, routes)
     if as_json:
         write(SinksDocument.of(found, failures.document()))
     elif found or not failures.by_store:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relaybox.cli.exits import ListsByDefault
+from relaybox.cli.exits import ListsByDefault, Settings
 from relaybox.cli.options import AsJson, answer
 from relaybox.cli.subscription_options import SubscriptionName, list_each
 from relaybox.cli.usage import CommandList
+
+if TYPE_CHECKING:
+    from relaybox.routes import Store
+    from relaybox.stores.reader_problems import ReaderProblem
+    from relaybox.subscriptions.subscriptions import SubscriptionStatus
 
 commands = CommandList(
     name="subscriptions",
@@ -28,6 +33,8 @@ RoleName = Annotated[str, typer.Argument(metavar="ROLE", help="The database role
 def list_(context: typer.Context, store: OnlyStore = None, as_json: AsJson = False) -> None:
     """List the subscriptions of every store: cursor, lag, leased lanes and dead letters.
 
+    Below the table: those that get nothing, or less than they should, and readers of relaybox.yaml that have not subscribed.
+
     \b
     Examples:
       relaybox subscriptions
@@ -35,9 +42,25 @@ def list_(context: typer.Context, store: OnlyStore = None, as_json: AsJson = Fal
     """
     from relaybox.cli.terminal.consumers import show_subscriptions
     from relaybox.documents.consumers import SubscriptionsDocument
-    from relaybox.subscriptions.subscriptions import list_subscriptions
+    from relaybox.subscriptions.subscriptions import list_subscriptions, read_reader_problems
 
-    list_each(context.obj, store, list_subscriptions, show_subscriptions, SubscriptionsDocument.of, as_json=as_json)
+    settings: Settings = context.obj
+    routes = settings.load_routes()
+    problems: list[ReaderProblem] = []
+
+    def read(at: Store) -> list[SubscriptionStatus]:
+        found = list_subscriptions(at)
+        problems.extend(read_reader_problems(at, routes))
+        return found
+
+    list_each(
+        settings,
+        store,
+        read,
+        lambda found: show_subscriptions(found, problems),
+        lambda found, unread: SubscriptionsDocument.of(found, problems, unread),
+        as_json=as_json,
+    )
 
 
 @commands.command()

@@ -9,6 +9,7 @@ import typer
 
 from relaybox.cli.exits import ExitCode, Settings
 from relaybox.cli.options import AsJson
+from relaybox.cli.readers import warn_of_readers
 from relaybox.cli.usage import CommandList, Runner
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def verify(
     """Verify delivery: compare the stores of a route message by message, by count and by content.
 
     Names every message that is missing, changed, misplaced, doubled, unexpected, or in no batch. Verifies
-    the order of each stream. Changes nothing.
+    the order of each stream. Changes nothing. Readers of the stream that get nothing, or less than they should, are warned of.
     Spark runs on this machine, or on the master of its configuration (SPARK_CONF_DIR). The result is the same.
 
     \b
@@ -46,16 +47,20 @@ def verify(
     from relaybox.cli.terminal.verification import show_verification, verify_bar
     from relaybox.documents.document import write
     from relaybox.documents.verification import VerificationDocument
+    from relaybox.subscriptions.subscriptions import list_problems_of_route
 
     settings: Settings = context.obj
-    verified = settings.load_routes().route(route)
+    routes = settings.load_routes()
+    verified = routes.route(route)
+    problems = list_problems_of_route(routes, verified)
     if as_json:
         verification = _verify(verified, runner)
-        write(VerificationDocument.of(verification))
+        write(VerificationDocument.of(verification, problems))
     else:
         with verify_bar() as progress:
             verification = _verify(verified, runner, progress)
         show_verification(verification)
+        warn_of_readers(problems)
     raise typer.Exit(_exit_code(verification))
 
 

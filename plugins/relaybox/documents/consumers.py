@@ -9,10 +9,12 @@ from uuid import UUID
 from pydantic import PlainSerializer, WithJsonSchema
 
 from relaybox.documents.document import Document, SentObject, Time
+from relaybox.documents.readers import ReaderProblemDocument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from relaybox.stores.reader_problems import ReaderProblem
     from relaybox.subscriptions.subscriptions import SubscriptionStatus
 
 
@@ -62,12 +64,20 @@ class SubscriptionsDocument(Document):
     """The answer of `relaybox subscriptions`."""
 
     subscriptions: list[SubscriptionDocument]
+    reader_problems: list[ReaderProblemDocument]
+    """Subscriptions that get nothing, or less than they should, and readers of relaybox.yaml that have none."""
     errors: dict[str, str]
     """By store."""
 
     @classmethod
-    def of(cls, subscriptions: Sequence[SubscriptionStatus], errors: dict[str, str]) -> SubscriptionsDocument:
-        return cls(subscriptions=[SubscriptionDocument.model_validate(one) for one in subscriptions], errors=errors)
+    def of(
+        cls, subscriptions: Sequence[SubscriptionStatus], problems: Sequence[ReaderProblem], errors: dict[str, str]
+    ) -> SubscriptionsDocument:
+        return cls(
+            subscriptions=[SubscriptionDocument.model_validate(one) for one in subscriptions],
+            reader_problems=[ReaderProblemDocument.model_validate(problem) for problem in problems],
+            errors=errors,
+        )
 
 
 class ReplayDocument(Document):

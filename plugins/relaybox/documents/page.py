@@ -9,6 +9,7 @@ from relaybox.documents.dead_letters import DeadLetterDocument
 from relaybox.documents.doctor import CheckResultDocument
 from relaybox.documents.document import Document, Time
 from relaybox.documents.holdback import HeldSenderDocument
+from relaybox.documents.readers import ReaderProblemDocument
 from relaybox.documents.status import HopDocument
 from relaybox.documents.traces import TracesDocument
 from relaybox.monitoring.doctor.check import CheckSeverity
@@ -134,6 +135,8 @@ class StreamsDocument(Document):
     held: list[StreamSenderDocument]
     subscriptions: list[SubscriptionDocument]
     dead_letters: list[DeadLetterDocument]
+    reader_problems: list[ReaderProblemDocument]
+    """Of these streams: subscriptions that get nothing, or less than they should, and readers of relaybox.yaml that have none."""
     silent: list[str]
     """Stores that did not answer."""
     unread: dict[str, str]

@@ -32,7 +32,7 @@ class HolderDocument(Document):
     kind: str
     """hop, subscription, awaited, dead letter, delayed message, held, stalled, undecided, window, deduplication, unrouted or newest.
 
-    awaited: relaybox.yaml names it, and it has not subscribed yet.
+    awaited: relaybox.yaml names it, and it has not subscribed yet, or its subscription of `processed_by` was ended.
     """
     name: str
     needs_from: int
@@ -43,6 +43,8 @@ class HolderDocument(Document):
     """keep, alarm or detach, of a consumer; else null."""
     detachable: bool
     """It has stopped, and what only it needs may be detached."""
+    what: str | None
+    """Of one that is awaited: that it is, and from where on; else null."""
     next_step: str | None
     """Of one that is awaited: how it subscribes, or is awaited no longer; else null."""
 
@@ -117,10 +119,17 @@ class RetainedTable(Document):
     outcome: Literal["kept", "busy", "none"]
     """Why it dropped no more: a holder needs the next segment, sessions hold the table, or no segment is left."""
     holder: str | None
+    """Kind and name in one text; or a sentence, such as which session holds the table."""
+    holder_kind: str | None
+    """As of HolderDocument; null where holder is a sentence."""
+    holder_name: str | None
+    """Null where holder is a sentence."""
     needs_from: int | None
     """The first seq or position that the holder needs."""
+    awaited: str | None
+    """A reader that is awaited there, also where another holder comes first; null: none is."""
     next_step: str | None
-    """Of a holder that is awaited: how it subscribes, or is awaited no longer, and how many others are. Else null."""
+    """How that reader subscribes, or is awaited no longer, and how many others are awaited. Null: none is."""
 
 
 class RetainedStore(Document):

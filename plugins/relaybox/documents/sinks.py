@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from relaybox.documents.document import Document, Time
+from relaybox.documents.readers import ReaderProblemDocument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class SinkDocument(Document):
-    """A webhook, or a sink of Kafka. What its subscription has is null until its first run has subscribed."""
+    """A webhook, or a sink of Kafka. What its subscription has is null until its first run has subscribed, and after that was ended."""
 
     name: str
     kind: str
@@ -34,6 +35,8 @@ class SinkDocument(Document):
     """When the next attempt is due."""
     reason: str | None
     """What the endpoint answered to the newest attempt."""
+    problem: ReaderProblemDocument | None
+    """Why it delivers nothing, or less than its stream had; null: nothing is wrong with its subscription."""
 
 
 class SinksDocument(Document):

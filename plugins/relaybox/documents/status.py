@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 from relaybox.documents.document import Document, Ratio, Text, Time
+from relaybox.documents.readers import ReaderProblemDocument
 from relaybox.verification.reliability import DeliveryMode, is_no_reading
 
 if TYPE_CHECKING:
@@ -266,6 +267,7 @@ class StatusDocument(Document):
     """By store with `durability: provider`."""
     failing_endpoints: list[FailingEndpointDocument]
     adopted_tables: list[AdoptedTableDocument]
+    reader_problems: list[ReaderProblemDocument]
     errors: dict[str, Text]
     """By store that did not answer, or not fully."""
 
@@ -282,5 +284,6 @@ class StatusDocument(Document):
             },
             failing_endpoints=[FailingEndpointDocument.model_validate(endpoint) for endpoint in status.failing_endpoints],
             adopted_tables=[AdoptedTableDocument.model_validate(table) for table in status.adopted_tables],
+            reader_problems=[ReaderProblemDocument.model_validate(problem) for problem in status.reader_problems],
             errors={store: str(error) for store, error in status.errors.items()},
         )

@@ -40,8 +40,8 @@ class InitialisedStore(Document):
     other one stands. And sinks that relaybox.yaml gives another store, stream or topic than
     their subscription has."""
     orphaned_subscriptions: list[str]
-    """Subscriptions that get no new message, since relaybox.yaml brings their topic in another stream or in none: how far behind each is,
-    and how it goes on."""
+    """Subscriptions that get no new message, or lost topics, since relaybox.yaml brings these in another stream or in none: how far behind
+    each is, and how it goes on."""
     public_rights: list[str]
     """What every login may do in the database without a grant."""
     public_rights_revoked: list[str]

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
 from relaybox.documents.document import Document, Time
+from relaybox.documents.readers import ReaderProblemDocument
 from relaybox.documents.status import AccountedTopic, rates_of
 from relaybox.verification.defects import DefectKind
 from relaybox.verification.reliability import DeliveryMode
 from relaybox.verification.stream_verification import VIOLATIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relaybox.stores.reader_problems import ReaderProblem
     from relaybox.verification.results import LegVerification, RouteVerification
     from relaybox.verification.stream_verification import StreamVerification
 
@@ -147,9 +151,11 @@ class VerificationDocument(Document):
     repeated_id_counts: RepeatedIdsDocument | None
     """What the stream of the last store made of the messages of these ids; null: no id is repeated."""
     streams: list[StreamVerificationDocument]
+    reader_problems: list[ReaderProblemDocument]
+    """Readers of the route's stream that get nothing, or less than they should. They do not change the outcome."""
 
     @classmethod
-    def of(cls, verification: RouteVerification) -> VerificationDocument:
+    def of(cls, verification: RouteVerification, problems: Sequence[ReaderProblem]) -> VerificationDocument:
         counts = verification.repeated_id_counts
         return cls(
             route=verification.route,
@@ -162,4 +168,5 @@ class VerificationDocument(Document):
             repeated_ids=list(verification.repeated_ids),
             repeated_id_counts=None if counts is None else RepeatedIdsDocument.model_validate(counts),
             streams=[StreamVerificationDocument.of(stream) for stream in verification.streams],
+            reader_problems=[ReaderProblemDocument.model_validate(problem) for problem in problems],
         )

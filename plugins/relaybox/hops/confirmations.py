@@ -15,6 +15,7 @@ from relaybox import errors
 from relaybox.hops.publishing import PublishedBatch, ask_destination, durable_arrival
 from relaybox.hops.store_ids import require_same_stores
 from relaybox.log_events import emit
+from relaybox.stores.awaited_readers import list_awaited, named_processors
 from relaybox.stores.opening import opened_store
 from relaybox.streams.delivering import deliver_arrived
 from relaybox.streams.topics import carry_topics
@@ -211,10 +212,7 @@ def _processed_through(destination: StoreSession, hop: Hop) -> tuple[int, dateti
         raise errors.NotSubscribed(
             f"hop {hop.name} settles when {', '.join(names)} have processed it, and store {hop.destination.name} has no "
             f"subscription {', '.join(missing)} to stream {hop.stream}. Nothing more is settled.",
-            next_step=(
-                f"In store {hop.destination.name}, run: select relaybox.subscribe('{missing[0]}', '{hop.stream}'); "
-                f"or take {missing[0]} out of processed_by (and policy, if no name is left) and run: relaybox init"
-            ),
+            next_step=_find_next_step(destination, hop, missing[0]),
         )
     if of_one_topic:
         raise errors.NotSubscribed(
@@ -227,6 +225,14 @@ def _processed_through(destination: StoreSession, hop: Hop) -> tuple[int, dateti
             ),
         )
     return log_position, happened_at
+
+
+def _find_next_step(destination: StoreSession, hop: Hop, subscription: str) -> str:
+    """How a subscription of processed_by comes back, as retention says it: one that was ended goes on where it was done."""
+    readers = [reader for reader in named_processors(hop) if reader.subscription == subscription]
+    found = list_awaited(destination, readers)
+    destination.rollback()
+    return found[0].next_step if found else "It has subscribed since. Run it again"
 
 
 def _record_downstream(source: StoreSession, destination: StoreSession, route: Route, hop: Hop, *, recorded_by: str) -> None:

@@ -32,6 +32,7 @@ RUNBOOKS = {
     "messages_detached": "detached-messages",
     "orphaned_hop": "growing-store",
     "endpoint_fails": "failing-endpoint",
+    "reader_problem": "reader-without-messages",
 }
 """By kind of finding."""
 
@@ -52,6 +53,7 @@ class Finding:
         kind: a stable identifier such as `open_transaction`.
         store: the store of the problem.
         hop: the hop that stops, if any; `affected` are this hop and those that read its log.
+        stream: whose readers it names, if any: for those who may read the hops of the stream.
         since: None if unknown.
         what: one or two sentences.
         message_count: how many messages wait; None if that is not known.
@@ -66,6 +68,7 @@ class Finding:
     what: str
     next_step: str
     hop: str | None = None
+    stream: str | None = None
     affected: tuple[str, ...] = ()
     since: datetime | None = None
     message_count: int | None = None

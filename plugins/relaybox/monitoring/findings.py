@@ -12,6 +12,7 @@ from relaybox.monitoring.store_findings import (
     find_failing_endpoints,
     find_in_store,
     find_orphaned,
+    find_reader_problems,
     find_silent_stores,
     find_unrouted,
 )
@@ -47,6 +48,7 @@ def find_blockers(
         *(finding for hop in status.hops for finding in find_in_hop(routes, status, hop, blockers)),
         *find_unrouted(status),
         *find_failing_endpoints(status),
+        *find_reader_problems(status.reader_problems),
         *find_detached(detached),
         *find_orphaned(orphaned_hops),
     ]

@@ -107,6 +107,11 @@ METRICS = {
         Metric("relaybox_detached_messages", "gauge", "Messages of a log that are in files only, because a consumer stopped."),
         Metric("relaybox_retention_segments", "gauge", "Segments of an outbox or a log."),
         Metric("relaybox_retention_first_kept", "gauge", "The first kept seq of an outbox, or log position of a log."),
+        Metric(
+            "relaybox_reader_problem",
+            "gauge",
+            "1 for each reader that gets nothing, or less than relaybox.yaml and its subscription say. Absent where none does.",
+        ),
         Metric("relaybox_unrouted_messages", "gauge", "Messages of a topic that no hop of their store reads."),
     )
 }
@@ -170,6 +175,9 @@ def _stores(status: Status) -> Iterator[Sample]:
         yield Sample("relaybox_store_up", {"store": store}, float(store not in status.errors))
     for topic in status.unrouted:
         yield Sample("relaybox_unrouted_messages", {"store": topic.store, "topic": topic.topic}, topic.message_count)
+    for one in status.reader_problems:
+        labels = {"store": one.store, "stream": one.stream, "subscription": one.subscription, "problem": str(one.kind)}
+        yield Sample("relaybox_reader_problem", labels, 1.0)
 
 
 def _hop_labels(hop: HopStatus) -> dict[str, str]:

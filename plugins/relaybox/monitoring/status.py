@@ -19,6 +19,7 @@ from relaybox.monitoring.store_answers import ProviderDurability, ReceivingState
 from relaybox.monitoring.store_readings import StoreReading, start_reading
 from relaybox.retention.retiring import Backlog
 from relaybox.stores.endpoints import FailingEndpoint
+from relaybox.stores.reader_problems import ReaderProblem
 from relaybox.streams.topics import UnknownTopics
 from relaybox.verification.conservation import TopicAccount, find_broken
 from relaybox.verification.reliability import Delivery, compose, measure_delivery
@@ -197,6 +198,7 @@ class Status:
         adopted_tables: tables of applications whose rows are sent, of all stores that answered.
         provider_durability: the stores whose provider makes commits durable, by name.
         failing_endpoints: webhooks and sinks of Kafka whose messages wait, since their endpoint takes none.
+        reader_problems: readers that get nothing, or less than relaybox.yaml and their subscription say, of all stores that answered.
         errors: the stores that did not answer, or not fully, by name.
     """
 
@@ -209,6 +211,7 @@ class Status:
     provider_durability: Mapping[str, ProviderDurability] = field(default_factory=dict)
     failing_endpoints: tuple[FailingEndpoint, ...] = ()
     adopted_tables: tuple[AdoptedTable, ...] = ()
+    reader_problems: tuple[ReaderProblem, ...] = ()
 
     def only(self, hops: Collection[Hop]) -> Status:
         """The same with these hops, and with the routes all of whose hops they are. What belongs to a store stays."""
@@ -246,6 +249,7 @@ def status_of(routes: Routes, hops: Mapping[str, HopStatus], said: Mapping[str, 
         },
         failing_endpoints=tuple(endpoint for reading in said.values() for endpoint in reading.sending.failing_endpoints),
         adopted_tables=tuple(AdoptedTable(store, *table) for store, reading in said.items() for table in reading.sending.adopted),
+        reader_problems=tuple(problem for reading in said.values() for problem in reading.sending.reader_problems),
     )
 
 

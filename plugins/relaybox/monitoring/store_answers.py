@@ -15,6 +15,7 @@ from relaybox.adoption.tables import AdoptedTableState, read_adopted
 from relaybox.hops.changed_readers import find_changed_readers
 from relaybox.retention.retiring import Backlog, read_backlogs
 from relaybox.stores.endpoints import FailingEndpoint, read_failing_endpoints
+from relaybox.stores.reader_problems import ReaderProblem, list_reader_problems
 from relaybox.streams.topics import UnknownTopics, count_unknown_topics
 from relaybox.verification.conservation import TopicAccount, read_account
 
@@ -121,6 +122,7 @@ class StoreAnswer(Generic[State]):
     provider_durability: ProviderDurability | None = None
     failing_endpoints: tuple[FailingEndpoint, ...] = ()
     adopted: tuple[AdoptedTableState, ...] = ()
+    reader_problems: tuple[ReaderProblem, ...] = ()
     error: errors.RelayboxError | None = None
 
 
@@ -145,6 +147,7 @@ def ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> Store
         provider_durability=session.row_if_any(ProviderDurability, _PROVIDER_DURABILITY),
         failing_endpoints=tuple(read_failing_endpoints(session)),
         adopted=read_adopted(session),
+        reader_problems=list_reader_problems(session, store, routes),
     )
 
 

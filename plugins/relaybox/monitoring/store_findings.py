@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from relaybox.retention.detaching import DetachedLog
     from relaybox.routes import Routes
     from relaybox.stores.orphaned_hops import OrphanedHop
+    from relaybox.stores.reader_problems import ReaderProblem
     from relaybox.streams.holdback import Gap, StoreHoldback
     from relaybox.subscriptions.subscriptions import SubscriptionStatus
 
@@ -214,6 +215,20 @@ def find_failing_endpoints(status: Status) -> Iterator[Finding]:
             ),
             message_count=endpoint.waiting_count,
             next_step=endpoint.next_step,
+        )
+
+
+def find_reader_problems(problems: Iterable[ReaderProblem]) -> Iterator[Finding]:
+    """Readers that get nothing, or less than relaybox.yaml and their subscription say."""
+    for problem in problems:
+        yield Finding(
+            kind="reader_problem",
+            severity=Severity.STUCK if problem.needs_decision else Severity.NOTE,
+            store=problem.store,
+            stream=problem.stream,
+            what=problem.what,
+            message_count=problem.waiting_count,
+            next_step=problem.next_step,
         )
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from relaybox import errors
 from relaybox.log_events import emit
-from relaybox.retention.awaited import describe_awaited, first_by_log, list_awaited
 from relaybox.retention.segments import PATIENCE_SECONDS, PAUSE_SECONDS, DropAnswer
+from relaybox.stores.awaited_readers import first_by_log, list_awaited
 from relaybox.stores.log_rows import RowsDigest
 from relaybox.stores.opening import store_session
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from decimal import Decimal
 
-    from relaybox.retention.awaited import NamedReader
     from relaybox.routes import Store
+    from relaybox.stores.awaited_readers import NamedReader
     from relaybox.stores.sessions import StoreSession
 
 _ANOTHER_DETACHES = "another run that detaches it"
@@ -247,7 +247,7 @@ def detach_segments(
         for log_id, hop in logs:
             if log_id in awaited:
                 first = awaited[log_id]
-                kept[hop] = f"{describe_awaited(first.reader.name, first.needs_from)}. {first.next_step}"
+                kept[hop] = f"{first.what}. {first.next_step}"
                 continue
             while (line := _begin_detach(session, log_id, recorded_by)) is not None:
                 session.reach("detach.begun")

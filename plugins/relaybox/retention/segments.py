@@ -3,7 +3,7 @@
 A segment of an outbox or of a log goes when every hop that reads it has settled it, every subscription acknowledged it, nothing
 in it is held, undecided or an open dead letter, and it is older than the replay window. The newest one stays. SQL decides it
 (`relaybox_internal.drop_oldest_segment`), here it is asked and repeated. Of a log that a reader of relaybox.yaml has not subscribed to
-(relaybox.retention.awaited) nothing goes: no store knows that reader.
+(relaybox.stores.awaited_readers) nothing goes: no store knows that reader.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import psycopg2
 
 from relaybox.hops.sealing import seal_segments
 from relaybox.log_events import emit
-from relaybox.retention.awaited import AwaitedReader, NamedReader, first_by_log, list_awaited
+from relaybox.stores.awaited_readers import NamedReader, UnsubscribedReader, first_by_log, list_awaited
 from relaybox.stores.opening import store_session
 from relaybox.streams.delivering import deliver_undriven
 
@@ -32,18 +32,25 @@ PATIENCE_SECONDS = 30.0
 PAUSE_SECONDS = 0.5
 """Between two attempts: producers and consumers wait at most 0.2 s for each."""
 
+HOLDER_KINDS = (
+    *("hop", "subscription", "awaited", "dead letter", "delayed message", "held", "stalled"),
+    *("undecided", "window", "deduplication", "unrouted", "newest"),
+)
+"""Of Holder. drop_oldest_segment.sql gives kind and name in one text."""
+
 
 @dataclass(frozen=True)
 class Holder:
     """Who needs a table from where on.
 
     Attributes:
-        kind: hop, subscription, awaited, dead letter, delayed message, held, stalled, undecided, window, deduplication, unrouted, newest.
+        kind: one of HOLDER_KINDS.
         name: of the hop, subscription, sender ...
         needs_from: the first seq or position that it needs; 0: all of it.
         since: since when that waits; None where nothing waits.
         stopped_consumer: what its route says about a consumer that stops: keep, alarm or detach; None for all that is no consumer.
         detachable: it has stopped, and what only it needs may be detached.
+        what: of a reader that is awaited: that it is, and from where on; None of others.
         next_step: how a reader subscribes that is awaited, or is awaited no longer; None of others.
     """
 
@@ -53,6 +60,7 @@ class Holder:
     since: datetime | None
     stopped_consumer: str | None
     detachable: bool = False
+    what: str | None = None
     next_step: str | None = None
 
 
@@ -119,7 +127,8 @@ class TableRetained:
         outcome: why it went no further: kept (the oldest segment is needed), busy (sessions held the table), none (no segment).
         holder: who that was: kind and name of a Holder, or a sentence.
         needs_from: the first seq or position that it needs; None where holder is a sentence.
-        next_step: as of Holder.
+        awaited: as of Holder.what, of the first reader that is awaited there, also where another holder comes first; None: none is.
+        next_step: of that reader, as of Holder, and how many others are.
     """
 
     hop: str | None
@@ -128,11 +137,28 @@ class TableRetained:
     outcome: Literal["kept", "busy", "none"]
     holder: str | None
     needs_from: int | None
+    awaited: str | None = None
     next_step: str | None = None
 
     @property
     def name(self) -> str:
         return "outbox" if self.hop is None else f"log of {self.hop}"
+
+    @property
+    def holder_kind(self) -> str | None:
+        """One of HOLDER_KINDS; None where holder is a sentence, and where there is none."""
+        return None if self.holder is None or self.needs_from is None else _split_holder(self.holder)[0]
+
+    @property
+    def holder_name(self) -> str | None:
+        """Of the hop, subscription, sender ...; None as holder_kind."""
+        return None if self.holder is None or self.needs_from is None else _split_holder(self.holder)[1]
+
+
+def _split_holder(holder: str) -> tuple[str, str]:
+    """Kind and name."""
+    kind = next(kind for kind in HOLDER_KINDS if holder.startswith(f"{kind} "))
+    return kind, holder.removeprefix(f"{kind} ")
 
 
 @dataclass(frozen=True)
@@ -191,7 +217,7 @@ class _Unmoved(NamedTuple):
     topic: str
 
 
-def _table(session: StoreSession, log_id: int | None, hop: str | None, awaited: Sequence[AwaitedReader]) -> TableRetention:
+def _table(session: StoreSession, log_id: int | None, hop: str | None, awaited: Sequence[UnsubscribedReader]) -> TableRetention:
     segments = session.rows(
         Segment,
         """
@@ -209,7 +235,7 @@ def _table(session: StoreSession, log_id: int | None, hop: str | None, awaited: 
         log_id,
     )
     waited_for = (
-        Holder("awaited", one.reader.name, one.needs_from, None, None, next_step=one.next_step)
+        Holder("awaited", one.reader.name, one.needs_from, None, None, what=one.what, next_step=one.next_step)
         for one in awaited
         if one.log_id == log_id
     )
@@ -254,10 +280,10 @@ def retain_store(
         # each drop is one statement and its COMMIT: no session waits for this process
         session.connection.autocommit = True
         noted = seal_segments(session)
-        # One that subscribes after this look is a subscription then. No row of a subscription is ever deleted.
+        # One that subscribes after this look is a subscription then. One of processed_by that is ended after it is seen by the next run.
         awaited = first_by_log(list_awaited(session, readers))
         retained = [
-            _retained_for(hop, awaited[log_id])
+            _retained_for(session, hop, awaited[log_id])
             if log_id in awaited
             else _retained(hop, list(_drop_segments(session, log_id, recorded_by, patience_seconds)))
             for log_id, hop in _tables(session)
@@ -295,9 +321,29 @@ class DropAnswer(NamedTuple):
     needs_from: int | None
 
 
-def _retained_for(hop: str | None, awaited: AwaitedReader) -> TableRetained:
-    """Nothing was dropped: the store itself would not keep it for a reader that it does not know."""
-    return TableRetained(hop, 0, 0, "kept", f"awaited {awaited.reader.name}", awaited.needs_from, next_step=awaited.next_step)
+def _retained_for(session: StoreSession, hop: str | None, awaited: UnsubscribedReader) -> TableRetained:
+    """Nothing was dropped: the store itself would not keep it for a reader that it does not know.
+
+    Who needs an earlier row comes first, as in read_retention(): without a replay window everything is kept, whoever subscribes.
+    """
+    first = session.row_if_any(_FirstHolder, _FIRST_HOLDER, {"log_id": awaited.log_id, "before": awaited.needs_from})
+    holder, needs_from = first or (f"awaited {awaited.reader.name}", awaited.needs_from)
+    return TableRetained(hop, 0, 0, "kept", holder, needs_from, awaited=awaited.what, next_step=awaited.next_step)
+
+
+class _FirstHolder(NamedTuple):
+    """`holder`: kind and name."""
+
+    holder: str
+    needs_from: int
+
+
+_FIRST_HOLDER = """
+select format('%%s %%s', h.kind, h.holder) as holder, h.needs_from from relaybox_internal.holders(%(log_id)s) h
+where h.needs_from < %(before)s
+order by h.needs_from, h.kind
+limit 1
+"""
 
 
 def _retained(hop: str | None, answers: Sequence[DropAnswer]) -> TableRetained:

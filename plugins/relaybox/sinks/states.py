@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 from relaybox.stores.endpoints import read_failing_endpoints
 from relaybox.stores.opening import store_session
+from relaybox.stores.reader_problems import ReaderProblem, list_reader_problems
 
 if TYPE_CHECKING:
-    from relaybox.routes import Sink, Store
+    from relaybox.routes import Routes, Sink, Store
 
 
 @dataclass(frozen=True)
 class SinkStatus:
-    """One sink. What its subscription has is None until its first run has subscribed.
+    """One sink. What its subscription has is None until its first run has subscribed, and after that was ended.
 
     Attributes:
         waiting_count: stream positions that are not acknowledged, of all topics of the stream.
@@ -25,6 +26,7 @@ class SinkStatus:
         failure_count: failed attempts since then.
         retry_at: when the next attempt is due.
         reason: what the endpoint answered to the newest.
+        problem: why it delivers nothing, or less than its stream had; None: nothing is wrong with its subscription.
     """
 
     name: str
@@ -39,6 +41,7 @@ class SinkStatus:
     failure_count: int = 0
     retry_at: datetime | None = None
     reason: str | None = None
+    problem: ReaderProblem | None = None
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ class _Behind:
     dead_letters: int
 
 
-def read_sinks(store: Store, sinks: Sequence[Sink]) -> list[SinkStatus]:
-    """How these sinks of one store are, in their order."""
+def read_sinks(store: Store, sinks: Sequence[Sink], routes: Routes) -> list[SinkStatus]:
+    """How these sinks of one store are, in their order. `routes`: what relaybox.yaml says of the store."""
     with store_session(store, "asking how its sinks are", application_name="relaybox sinks") as session:
         behind = {
             one.subscription: one
@@ -60,9 +63,11 @@ def read_sinks(store: Store, sinks: Sequence[Sink]) -> list[SinkStatus]:
             )
         }
         failing = {one.subscription: one for one in read_failing_endpoints(session)}
+        problems = {one.subscription: one for one in list_reader_problems(session, store, routes)}
     found = []
     for sink in sinks:
         status = SinkStatus(sink.name, sink.kind, store.name, sink.stream, sink.subscription, sink.endpoint)
+        status = replace(status, problem=problems.get(sink.subscription))
         if (subscription := behind.get(sink.subscription)) is not None:
             status = replace(status, waiting_count=subscription.stream_positions_behind, dead_letters=subscription.dead_letters)
         if (failure := failing.get(sink.subscription)) is not None:

@@ -11,7 +11,7 @@ from relaybox.clients.sqlalchemy import SqlalchemySession
 from relaybox.clients.steps import drive
 from relaybox.log_events import emit
 from relaybox.sinks.session import SinkSession
-from relaybox.stores.changed_sinks import continue_in_stream
+from relaybox.stores.changed_sinks import change_settings, continue_in_stream, find_differences
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -134,40 +134,13 @@ def _refuse_ended(session: SinkSession, sink: Sink) -> None:
 
 
 def _refuse_difference(sink: Sink, found: _Subscription) -> None:
-    wanted = {
-        "stream": sink.stream,
-        "topic": sink.topic,
-        "lanes": sink.lanes,
-        "lane_by": sink.lane_by,
-        "nack_limit": sink.nack_limit,
-        "hold_sender": sink.hold_sender,
-        "retry_seconds": sink.retry_seconds,
-        "delayed": sink.delayed,
-    }
-    differences = [
-        f"{key} {_show(value)}, the store {_show(getattr(found, key))}"
-        for key, value in wanted.items()
-        if getattr(found, key) != value
-    ]
-    if found.lease_seconds < sink.lease_seconds:
-        differences.append(
-            f"attempts and a rate that need a lease of {sink.lease_seconds} s, the store lease_seconds {found.lease_seconds}"
-        )
+    differences = find_differences(sink, found)
     if differences:
         raise errors.ConfigurationError(
             f"{sink.kind} {sink.name}: relaybox.yaml differs from subscription {sink.subscription} in store {sink.store.name}: "
             f"relaybox.yaml has {'; '.join(differences)}.",
-            next_step=_other_stream(sink, found.stream) if found.stream != sink.stream else _other_settings(sink),
+            next_step=_other_stream(sink, found.stream) if found.stream != sink.stream else change_settings(sink),
         )
-
-
-def _other_settings(sink: Sink) -> str:
-    return (
-        "Write into relaybox.yaml what the store has. Or, to change delayed alone: select relaybox.change_delayed("
-        f"'{sink.subscription}', '{sink.delayed}', 'REASON'). Or, to change more: note the done_stream_position of `relaybox "
-        f"subscriptions`, run select relaybox.unsubscribe('{sink.subscription}', 'REASON'), write the next stream position "
-        f"as start, and run: {_run(sink)} --begin-anew"
-    )
 
 
 def _other_stream(sink: Sink, former: str) -> str:
@@ -175,13 +148,3 @@ def _other_stream(sink: Sink, former: str) -> str:
         f"Write into relaybox.yaml what the store has. Or, to go on in stream {sink.stream}: "
         f"{continue_in_stream(sink, former=former, stream=sink.stream)}"
     )
-
-
-def _run(sink: Sink) -> str:
-    return f"relaybox {sink.kind} run {shlex.quote(sink.name)}"
-
-
-def _show(value: object) -> str:
-    if value is None:
-        return "none"
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,10 +1,10 @@
-"""Sinks that relaybox.yaml gives another stream or topic than their open subscription has: their runs are refused."""
+"""Sinks that relaybox.yaml gives another stream, topic or setting than their open subscription has: their runs are refused."""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from relaybox.stores.orphaned_sinks import SinkSubscription, list_sink_subscriptions
 
@@ -87,6 +87,74 @@ def _begin_anew(sink: Sink) -> str:
 
 def _source(stream: str, topic: str | None) -> str:
     return f"stream {stream}" if topic is None else f"topic {topic} of stream {stream}"
+
+
+class SinkSettings(Protocol):
+    """What a subscription of a sink was made with."""
+
+    @property
+    def stream(self) -> str: ...
+    @property
+    def topic(self) -> str | None: ...
+    @property
+    def lanes(self) -> int: ...
+    @property
+    def lane_by(self) -> str: ...
+    @property
+    def nack_limit(self) -> int: ...
+    @property
+    def hold_sender(self) -> bool: ...
+    @property
+    def retry_seconds(self) -> int: ...
+    @property
+    def lease_seconds(self) -> int: ...
+    @property
+    def delayed(self) -> str: ...
+
+
+def find_differences(sink: Sink, found: SinkSettings) -> list[str]:
+    """What relaybox.yaml has and the subscription has not, each as `key value, the store value`; while there is any, runs are refused."""
+    keys = ("stream", "topic", "lanes", "lane_by", "nack_limit", "hold_sender", "retry_seconds", "delayed")
+    differences = [
+        f"{key} {_show(getattr(sink, key))}, the store {_show(getattr(found, key))}"
+        for key in keys
+        if getattr(found, key) != getattr(sink, key)
+    ]
+    if found.lease_seconds < sink.lease_seconds:
+        differences.append(
+            f"attempts and a rate that need a lease of {sink.lease_seconds} s, the store lease_seconds {found.lease_seconds}"
+        )
+    return differences
+
+
+def change_settings(sink: Sink) -> str:
+    """What to do where another setting than the stream differs."""
+    return (
+        "Write into relaybox.yaml what the store has. Or, to change delayed alone: select relaybox.change_delayed("
+        f"'{sink.subscription}', '{sink.delayed}', 'REASON'). Or, to change more: note the done_stream_position of `relaybox "
+        f"subscriptions`, run select relaybox.unsubscribe('{sink.subscription}', 'REASON'), write the next stream position "
+        f"as start, and run: {_begin_anew(sink)}"
+    )
+
+
+def _show(value: object) -> str:
+    if value is None:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def choose_unequal(
+    subscriptions: Sequence[SinkSubscription], store: Store, routes: Routes
+) -> list[tuple[Sink, SinkSubscription, list[str]]]:
+    """Of these subscriptions, those whose sink of the file has their stream and topic, and other settings; with the differences."""
+    sinks = {sink.subscription: sink for sink in routes.sinks if sink.store == store}
+    return [
+        (sink, one, differences)
+        for one in subscriptions
+        if (sink := sinks.get(one.subscription)) is not None
+        and (sink.stream, sink.topic) == (one.stream, one.topic)
+        and (differences := find_differences(sink, one))
+    ]
 
 
 def choose_changed(subscriptions: Sequence[SinkSubscription], store: Store, routes: Routes) -> list[ChangedSink]:

@@ -23,6 +23,7 @@ class SinkSubscription:
         waiting_count: stream positions that are not acknowledged, of all topics of the stream.
         next_stream_position: from which on a sink that takes its place misses nothing: the first that not every lane has acknowledged, or
             that of the first delayed message that was passed, if that is lower: these end with their subscription.
+        lanes: as the others that follow, what its subscribe() was given.
     """
 
     store: str
@@ -31,6 +32,13 @@ class SinkSubscription:
     topic: str | None
     waiting_count: int
     next_stream_position: int
+    lanes: int
+    lane_by: str
+    nack_limit: int
+    hold_sender: bool
+    retry_seconds: int
+    lease_seconds: int
+    delayed: str
 
     @property
     def kind(self) -> str:
@@ -55,6 +63,15 @@ class SinkSubscription:
         """The statement that ends the subscription."""
         return f"select relaybox.unsubscribe('{self.subscription}', '{reason}')"
 
+    @property
+    def end_or_keep(self) -> str:
+        """What to do where the file has no sink of this name in any store."""
+        return (
+            f"To keep it, write {self.section}.{self.name} into relaybox.yaml. If the sink has another name now and reads the same stream "
+            f'of this store, write start: "{self.next_stream_position}" for the new name before its first run. To end it, when nothing is '
+            f"to be delivered by it any more, in store {self.store}, run: {self.end('REASON')};"
+        )
+
     def moved_to(self, routes: Routes) -> Sink | None:
         """The sink of this name that the file has in another store now; None: in none."""
         return next((sink for sink in routes.sinks if (sink.kind, sink.name) == (self.kind, self.name)), None)
@@ -66,6 +83,7 @@ class SinkSubscription:
 
 _SINK_SUBSCRIPTIONS = """
 select s.subscription, s.stream, s.topic, s.stream_positions_behind as waiting_count,
+    s.lanes, s.lane_by, s.nack_limit, s.hold_sender, s.retry_seconds, s.lease_seconds, s.delayed,
     least(s.done_stream_position + 1, (
         select min(d.stream_position) from relaybox_internal.dead_letter d
         join relaybox_internal.subscription n on n.subscription_id = d.subscription_id

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from relaybox.amounts import amount
+from relaybox.stores.carried_topics import (
+    CarriedTopics,
+    KnownTopic,
+    OpenSubscription,
+    keeper,
+    list_open_subscriptions,
+    read_known_topics,
+    read_settings,
+    show_topics,
+)
 from relaybox.stores.changed_sinks import continue_in_stream
+from relaybox.stores.reduced_subscriptions import list_reduced_subscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
     from relaybox.routes import Routes, Sink, Store
     from relaybox.stores.sessions import StoreSession
@@ -23,7 +34,7 @@ class OrphanedSubscription:
 
     Attributes:
         topic: None: all of the stream.
-        names_stream: a stream of the store has the name of the topic: a subscription to it would be one to that stream.
+        is_ambiguous: as OpenSubscription has it.
         waiting_count: stream positions that are not acknowledged, of all topics of the stream.
         settings: what its subscribe() was given beside source and start, as SQL; empty: the defaults.
         stream_is_filled: a route of the file has the stream, without the topic.
@@ -36,7 +47,7 @@ class OrphanedSubscription:
     subscription: str
     stream: str
     topic: str | None
-    names_stream: bool
+    is_ambiguous: bool
     waiting_count: int
     settings: str
     stream_is_filled: bool
@@ -50,7 +61,7 @@ class OrphanedSubscription:
         source = f"topic {self.topic} of stream {self.stream}" if self.topic else f"stream {self.stream}"
         if self.elsewhere:
             now = " and ".join(
-                f"{_topics(topics)} to store {self.store} in stream {name}" for name, topics in self.elsewhere.items()
+                f"{show_topics(topics)} to store {self.store} in stream {name}" for name, topics in self.elsewhere.items()
             )
             why = f"relaybox.yaml brings {now}"
         elif self.stream_is_filled:
@@ -78,58 +89,22 @@ class OrphanedSubscription:
             kept_by = keeper(stream, self.subscription)
             return f"Then: {continue_in_stream(self.sink, former=self.stream, stream=stream, keeper=kept_by)}."
         names = " and ".join(keeper(stream, self.subscription) for stream in self.elsewhere)
+        others = " That has other topics too." if self._keeps_whole_stream else ""
         return (
             f"Stream positions of {self.stream} mean nothing in another stream. When {self.subscription} is 0 behind, let its workers read "
-            f"{names}, and run: {end} {names} gets what {self.stream} delivered and the outbox still had again, with its message_id. "
-            f"To repeat less, and to keep the name: {SECTION}."
+            f"{names}, and run: {end}{others} {names} gets what {self.stream} delivered and the outbox still had again, with its "
+            f"message_id. To repeat less, and to keep the name: {SECTION}."
         )
+
+    @property
+    def _keeps_whole_stream(self) -> bool:
+        """Whether a subscription to the topic alone can't be made."""
+        return self.topic is not None and (self.is_ambiguous or len(self.elsewhere) > 1)
 
     def _keep(self, stream: str) -> str:
         name = keeper(stream, self.subscription)
-        source = stream if self.topic is None or self.names_stream else self.topic
+        source = self.topic if self.topic is not None and not self._keeps_whole_stream else stream
         return f"select relaybox.subscribe('{name}', '{source}', 'earliest'{self.settings});"
-
-
-def keeper(stream: str, subscription: str) -> str:
-    """The name of the subscription that keeps the messages of another stream, until a subscription goes on there."""
-    return f"{stream}.{subscription}"[:60]
-
-
-class _Open(NamedTuple):
-    subscription: str
-    stream: str
-    topic: str | None
-    names_stream: bool
-    waiting_count: int
-    settings: str
-    topics: list[str]
-    requested: list[str]
-
-
-_OPEN = """
-select s.subscription, s.stream, s.topic, exists (select from relaybox_internal.stream m where m.stream = s.topic) as names_stream,
-    s.stream_positions_behind as waiting_count,
-    coalesce((
-        select string_agg(', ' || d.name || ' => ' || d.given, '' order by d.number)
-        from (values
-            (1, 'lanes', s.lanes::text, '1'), (2, 'lane_by', quote_literal(s.lane_by), '''sender'''),
-            (3, 'nack_limit', s.nack_limit::text, '5'), (4, 'crash_limit', s.crash_limit::text, '5'),
-            (5, 'hold_sender', s.hold_sender::text, 'false'), (6, 'retry_seconds', s.retry_seconds::text, '0'),
-            (7, 'lease_seconds', s.lease_seconds::text, '60'), (8, 'delayed', quote_literal(s.delayed), '''hold''')
-        ) d (number, name, given, usual)
-        where d.given <> d.usual
-    ), '') as settings,
-    k.topics, k.requested
-from relaybox.subscriptions s
-cross join lateral (
-    select coalesce(array_agg(t.topic), '{}') as topics,
-        coalesce(array_agg(t.topic) filter (where t.carried_by = 'subscription'), '{}') as requested
-    from relaybox_internal.stream m join relaybox_internal.known_topics t on t.stream_id = m.stream_id
-    where m.stream = s.stream
-) k
-where s.replay_of is null
-order by s.subscription
-"""
 
 
 def list_orphaned_subscriptions(session: StoreSession, store: Store, routes: Routes) -> list[OrphanedSubscription]:
@@ -137,47 +112,43 @@ def list_orphaned_subscriptions(session: StoreSession, store: Store, routes: Rou
 
     Reads no message. Runs in the session's transaction.
     """
-    return list(_orphaned(session.rows(_Open, _OPEN), store, routes))
-
-
-def _orphaned(subscriptions: list[_Open], store: Store, routes: Routes) -> Iterator[OrphanedSubscription]:
-    carried: dict[str, set[str]] = {}
-    for hop in routes.hops:
-        if hop.destination == store:
-            carried.setdefault(hop.stream, set()).update(hop.topics)
-    open_streams = {hop.stream for hop in routes.hops if hop.destination == store and hop.topics_by_subscription}
+    carried = CarriedTopics.of(store, routes)
+    subscriptions = list_open_subscriptions(session)
+    known = read_known_topics(session, subscriptions)
+    orphaned = [one for one in subscriptions if is_orphaned(one, known[one.stream], carried)]
+    settings = read_settings(session, orphaned)
     sinks = {sink.subscription: sink for sink in routes.sinks if sink.store == store}
     names = {one.subscription for one in subscriptions}
-    for one in subscriptions:
-        topics = carried.get(one.stream)
-        if topics is not None:
-            if one.topic is None or one.topic in topics:
-                continue
-            if one.stream in open_streams and one.topic in one.requested:
-                continue
-        wanted = set(one.topics) if one.topic is None else {one.topic}
-        elsewhere = {
-            name: tuple(sorted(has & wanted)) for name, has in sorted(carried.items()) if name != one.stream and has & wanted
-        }
-        yield OrphanedSubscription(
-            store=store.name,
-            subscription=one.subscription,
-            stream=one.stream,
-            topic=one.topic,
-            names_stream=one.names_stream,
-            waiting_count=one.waiting_count,
-            settings=one.settings,
-            stream_is_filled=topics is not None,
-            elsewhere=elsewhere,
-            kept_in=tuple(stream for stream in elsewhere if keeper(stream, one.subscription) in names),
-            sink=sinks.get(one.subscription),
-        )
+    found = []
+    for one in orphaned:
+        if one.subscription in settings:
+            wanted = {topic.topic for topic in known[one.stream]} if one.topic is None else {one.topic}
+            elsewhere = carried.find_elsewhere(one.stream, wanted)
+            orphan = OrphanedSubscription(
+                store=store.name,
+                subscription=one.subscription,
+                stream=one.stream,
+                topic=one.topic,
+                is_ambiguous=one.is_ambiguous,
+                waiting_count=settings[one.subscription].waiting_count,
+                settings=settings[one.subscription].settings,
+                stream_is_filled=one.stream in carried.by_stream,
+                elsewhere=elsewhere,
+                kept_in=tuple(stream for stream in elsewhere if keeper(stream, one.subscription) in names),
+                sink=sinks.get(one.subscription),
+            )
+            found.append(orphan)
+    return found
+
+
+def is_orphaned(one: OpenSubscription, known: Sequence[KnownTopic], carried: CarriedTopics) -> bool:
+    """Whether no route brings what it reads. `known`: topics of its stream."""
+    if one.stream not in carried.by_stream:
+        return True
+    return one.topic is not None and not carried.brings(one.stream, one.topic, known)
 
 
 def describe_orphaned(session: StoreSession, store: Store, routes: Routes) -> list[str]:
-    """For each of them: what is wrong, and what to do. Runs in the session's transaction."""
-    return [f"{one.what} {one.next_step}" for one in list_orphaned_subscriptions(session, store, routes)]
-
-
-def _topics(topics: tuple[str, ...]) -> str:
-    return f"topic {topics[0]}" if len(topics) == 1 else f"topics {', '.join(topics)}"
+    """For each of them, and each that lost topics: what is wrong, and what to do. Runs in the session's transaction."""
+    orphaned = [f"{one.what} {one.next_step}" for one in list_orphaned_subscriptions(session, store, routes)]
+    return orphaned + [f"{one.what} {one.next_step}" for one in list_reduced_subscriptions(session, store, routes)]

@@ -68,7 +68,7 @@ class StoreInitialised:
     renamed_sinks: tuple[
         str, ...
     ]  # new sinks that may be one that the file lacks: where each begins; sinks in another store or stream
-    orphaned_subscriptions: tuple[str, ...]  # subscriptions that no route fills any more: what is wrong, and how each goes on
+    orphaned_subscriptions: tuple[str, ...]  # that no route fills, or that lost topics: what is wrong, and how each goes on
     public_rights: tuple[str, ...]  # what every login may do in the database without a grant: CONNECT, TEMPORARY
     public_rights_revoked: tuple[str, ...]  # which of these this init took from PUBLIC
     repaired: tuple[str, ...]  # what was not as an earlier init had made it: objects or tables changed, rights revoked
@@ -457,7 +457,8 @@ def _release_topics(session: Statements, hops: Sequence[Hop]) -> None:
     carried = [(hop.stream, topic) for hop in hops for topic in hop.topics]
     session.execute(
         """
-        update relaybox_internal.stream_topic k set carried_by = 'nobody'
+        update relaybox_internal.stream_topic k set
+            carried_by = 'nobody', left_after_subscription = (select max(n.subscription_id) from relaybox_internal.subscription n)
         from relaybox_internal.stream s
         where s.stream_id = k.stream_id and k.carried_by = 'file' and not exists (
             select from unnest(%s::text[], %s::text[]) c (stream, topic) where c.stream = s.stream and c.topic = k.topic

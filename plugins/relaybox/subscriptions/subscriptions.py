@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from relaybox import errors
+from relaybox.consumer.settings import SETTINGS, STATEMENT_TIMEOUT_SECONDS
+from relaybox.stores.connections import open_session
 from relaybox.stores.opening import store_session
+from relaybox.stores.reader_problems import ReaderProblem, list_reader_problems, may_list_problems
+from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
-    from relaybox.routes import Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.routes import Route, Routes, Store
 
 LISTING = """
     with listed as materialized (
@@ -155,6 +158,36 @@ def find_subscription(stores: Iterable[Store], name: str) -> tuple[Store, dict[s
     raise errors.NotSubscribed(
         f"there is no subscription {name} in the stores {', '.join(known)}.", next_step=f"There are: {listed}.{made}"
     )
+
+
+def read_reader_problems(store: Store, routes: Routes) -> tuple[ReaderProblem, ...]:
+    """What is wrong with the readers of a store, as relaybox.yaml and the store have them."""
+    with _session(store, "comparing its readers with relaybox.yaml") as session:
+        return list_reader_problems(session, store, routes)
+
+
+def list_problems_of_route(routes: Routes, route: Route) -> list[ReaderProblem]:
+    """What is wrong with the readers of a route's stream, in the stores that it arrives in."""
+    stores = dict.fromkeys(hop.destination for hop in route.hops)
+    return [one for store in stores for one in read_reader_problems(store, routes) if one.stream == route.stream]
+
+
+def find_reader_problem(store: Store, routes: Routes, subscription: str) -> ReaderProblem | None:
+    """What is wrong with one subscription; None: nothing, or the login only consumes and may not read it.
+
+    In a session as a consumer has it: through a pooler, and with no right but to consume.
+    """
+    connection = open_session(
+        store.service,
+        application_name=f"relaybox consumer {subscription}",
+        settings=SETTINGS,
+        statement_timeout_seconds=STATEMENT_TIMEOUT_SECONDS,
+        accepts_pooler=True,
+    )
+    with closing(StoreSession(connection, store.name, f"comparing subscription {subscription} with relaybox.yaml")) as session:
+        if not may_list_problems(session):
+            return None
+        return next((one for one in list_reader_problems(session, store, routes) if one.subscription == subscription), None)
 
 
 def require_of_stream(store: Store, subscription: str, stream: str) -> None:

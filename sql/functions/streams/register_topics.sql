@@ -17,7 +17,9 @@ begin
     using relaybox_internal.stream s, relaybox_internal.stream_topic k
     where s.stream = stream_name and r.stream_id = s.stream_id and k.stream_id = s.stream_id
         and k.topic = r.topic and k.carried_by = 'file';
-    update relaybox_internal.stream_topic k set carried_by = 'nobody'
+    update relaybox_internal.stream_topic k set
+        carried_by = 'nobody',
+        left_after_subscription = (select max(n.subscription_id) from relaybox_internal.subscription n)
     from relaybox_internal.stream s
     where s.stream = stream_name and s.topics_by_subscription and k.stream_id = s.stream_id
         and k.carried_by = 'file' and k.topic <> all(topics);

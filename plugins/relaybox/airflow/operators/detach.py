@@ -11,9 +11,9 @@ from relaybox.airflow.operators.driver import SparkDriverOperator
 from relaybox.airflow.operators.retention import EVERY_STORE
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
-from relaybox.retention.awaited import NamedReader
 from relaybox.retention.detaching import detach_segments, has_detach_work
 from relaybox.routes import Store
+from relaybox.stores.awaited_readers import NamedReader
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

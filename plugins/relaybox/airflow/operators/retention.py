@@ -11,9 +11,9 @@ from airflow.sdk.exceptions import AirflowSkipException
 from relaybox.airflow.naming import run_name
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
-from relaybox.retention.awaited import NamedReader
 from relaybox.retention.segments import read_retention, retain_store
 from relaybox.routes import Store
+from relaybox.stores.awaited_readers import NamedReader
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

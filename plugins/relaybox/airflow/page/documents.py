@@ -140,6 +140,7 @@ def streams_document(seen: VisibleStreams) -> StreamsDocument:
             ],
             "subscriptions": seen.subscriptions,
             "dead_letters": seen.dead_letters,
+            "reader_problems": seen.reader_problems,
             "silent": [one.store for one in seen.unread if one.is_silent],
             "unread": {one.store: f"{one.what}. {one.next_step}" for one in seen.unread},
         }

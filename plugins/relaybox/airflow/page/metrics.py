@@ -36,8 +36,8 @@ class VisibleMetrics:
     """Which samples a user may see; asks for the user's right on each hop once.
 
     Of a hop: who may read it. Of a route: who may read all its hops. Of a stream, its subscriptions and dead letters: who may read
-    all hops of a route that has the stream. Of a store, and of the topics there that no hop reads: who may read a hop that begins or
-    ends there.
+    all hops of a route that has the stream; of a stream that no route has any more, all hops that arrive in the store. Of a store, and
+    of the topics there that no hop reads: who may read a hop that begins or ends there.
     """
 
     def __init__(self, routes: Routes, rights: Rights) -> None:
@@ -45,6 +45,7 @@ class VisibleMetrics:
         self._rights = rights
         self._hops = readable
         self._routes = {route.name for route in routes.routes.values() if all(readable[hop.name] for hop in route.hops)}
+        self._all_streams = {route.stream for route in routes.routes.values()}
         self._streams = {route.stream for route in routes.routes.values() if route.name in self._routes}
         self._stores = {store.name for hop in routes.hops if readable[hop.name] for store in (hop.source, hop.destination)}
         self._whole_stores = self._stores - {hop.destination.name for hop in routes.hops if hop.route not in self._routes}
@@ -62,11 +63,14 @@ class VisibleMetrics:
                 return store in self._whole_stores
             case {"route": route}:
                 return route in self._routes
-            case {"stream": stream}:
-                return stream in self._streams
+            case {"stream": stream, "store": store}:
+                return self._shows_stream(stream, store)
             case {"table": table} if table != "outbox":
                 return self._shows_hop(table)
         return labels["store"] in self._stores
+
+    def _shows_stream(self, stream: str, store: str) -> bool:
+        return stream in self._streams if stream in self._all_streams else store in self._whole_stores
 
     def _shows_hop(self, hop: str) -> bool:
         """A hop that no route has any more had a DAG as well."""

@@ -10,9 +10,10 @@ from relaybox import errors
 from relaybox.log_events import warn
 from relaybox.monitoring.derivations import DerivationStatus, OpenTrial, read_derivations, read_open_trials
 from relaybox.monitoring.finding import Finding
-from relaybox.monitoring.store_findings import find_dead_letters, find_held, next_step_after, plain_words
+from relaybox.monitoring.store_findings import find_dead_letters, find_held, find_reader_problems, next_step_after, plain_words
 from relaybox.stores.connections import lacks_right
 from relaybox.stores.opening import one_session
+from relaybox.stores.reader_problems import ReaderProblem, list_reader_problems
 from relaybox.stores.sqlstates import grant_role_to
 from relaybox.streams.holdback import Gap, StoreHoldback, read_store_holdback
 from relaybox.subscriptions.dead_letters import DeadLetter, list_dead_letters
@@ -52,6 +53,7 @@ class VisibleStreams:
     holdbacks: tuple[StoreHoldback, ...]
     subscriptions: tuple[SubscriptionStatus, ...]
     dead_letters: tuple[DeadLetter, ...]
+    reader_problems: tuple[ReaderProblem, ...]
     unread: tuple[UnreadStore, ...]
     read_count: int
     """Number of the stores that were read."""
@@ -73,6 +75,15 @@ class VisibleStreams:
     def findings(self) -> tuple[Finding, ...]:
         return (*find_held(self.holdbacks), *find_dead_letters(self.subscriptions))
 
+    @property
+    def reader_findings(self) -> tuple[Finding, ...]:
+        return tuple(find_reader_problems(self.reader_problems))
+
+    def problem_of(self, subscription: SubscriptionStatus) -> ReaderProblem | None:
+        """What is wrong with a subscription that is listed; None: nothing, or it is a second cursor."""
+        key = (subscription.store, subscription.subscription)
+        return next((one for one in self.reader_problems if (one.store, one.subscription) == key), None)
+
 
 @dataclass(frozen=True)
 class AllStreams:
@@ -82,6 +93,7 @@ class AllStreams:
     holdbacks: Sequence[StoreHoldback]
     subscriptions: Sequence[SubscriptionStatus]
     dead_letters: Sequence[DeadLetter]
+    reader_problems: Sequence[ReaderProblem]
     derivations: Sequence[StoreDerivation]
     trials: Sequence[StoreTrial]
     unread: Sequence[UnreadStore]
@@ -95,6 +107,7 @@ class AllStreams:
             holdbacks=[here for answer in answers for here in answer.holdbacks],
             subscriptions=[one for answer in answers for one in answer.subscriptions],
             dead_letters=[dead_letter for answer in answers for dead_letter in answer.dead_letters],
+            reader_problems=[problem for answer in answers for problem in answer.reader_problems],
             derivations=[one for answer in answers for one in answer.derivations],
             trials=[one for answer in answers for one in answer.trials],
             unread=[UnreadStore.of(store, answer) for store, answer in said.items() if not isinstance(answer, StoreStreams)],
@@ -120,6 +133,7 @@ class AllStreams:
                 for dead_letter in self.dead_letters
                 if dead_letter.stream in visible
             ),
+            reader_problems=tuple(problem for problem in self.reader_problems if problem.stream in visible),
             unread=unread,
             read_count=len(stores) - len(unread),
             routes={(route.stream, hop.destination.name): route.name for route in reversed(routes) for hop in route.hops},
@@ -149,6 +163,7 @@ class StoreStreams:
     holdbacks: Sequence[StoreHoldback]
     subscriptions: Sequence[SubscriptionStatus]
     dead_letters: Sequence[DeadLetter]
+    reader_problems: Sequence[ReaderProblem] = ()
     derivations: Sequence[StoreDerivation] = ()
     trials: Sequence[StoreTrial] = ()
 
@@ -162,7 +177,8 @@ def read_store_streams(routes: Routes, store: Store) -> StoreStreams | errors.Re
             derived = [route.name for route in routes.routes.values() if route.derivation is not None and route.path[0] == store]
             derivations = [StoreDerivation(store.name, one) for one in read_derivations(session, derived)] if derived else []
             trials = [StoreTrial(store.name, one) for one in read_open_trials(session, derived)] if derived else []
-            return StoreStreams(holdbacks, list_subscriptions(store), dead_letters, derivations, trials)
+            problems = list_reader_problems(session, store, routes)
+            return StoreStreams(holdbacks, list_subscriptions(store), dead_letters, problems, derivations, trials)
     except errors.RelayboxError as error:
         if not isinstance(error, errors.StoreUnreachable):
             warn("streams_not_read", store=store.name, error=error)

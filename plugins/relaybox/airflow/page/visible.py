@@ -85,9 +85,19 @@ def _findings(overview: Overview, hops: tuple[HopStatus, ...], rights: Rights) -
     stores = {store.name for hop in hops for store in (hop.hop.source, hop.hop.destination)}
     runnable = {hop.hop.name for hop in hops if rights.may_run(hop.hop)}
     for finding in overview.findings:
-        if finding.hop in readable if finding.hop else finding.store in stores:
+        if finding.stream is not None:
+            is_visible = _names_of_readers(overview, finding.store, finding.stream) <= readable
+        else:
+            is_visible = finding.hop in readable if finding.hop else finding.store in stores
+        if is_visible:
             shown = finding if _concerned(finding) <= runnable else _without_statements(finding)
             yield replace(shown, affected=tuple(hop for hop in finding.affected if hop in readable))
+
+
+def _names_of_readers(overview: Overview, store: str, stream: str) -> set[str]:
+    """The hops that fill a stream; of one that no route fills any more, all that arrive in its store."""
+    arriving = {hop.hop.name: hop.hop for hop in overview.status.hops if hop.hop.destination.name == store}
+    return {name for name, hop in arriving.items() if hop.stream == stream} or set(arriving)
 
 
 def _concerned(finding: Finding) -> set[str]:

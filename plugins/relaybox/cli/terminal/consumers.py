@@ -6,26 +6,35 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from relaybox.amounts import amount
+from relaybox.cli.printable import print_text
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_time
 
 if TYPE_CHECKING:
+    from relaybox.stores.reader_problems import ReaderProblem
     from relaybox.subscriptions.bindings import SubscriptionBinding
     from relaybox.subscriptions.operators import StreamOperator
     from relaybox.subscriptions.subscriptions import SubscriptionStatus
     from relaybox.subscriptions.topic_grants import TopicGrant
 
 
-def show_subscriptions(found: Sequence[SubscriptionStatus]) -> None:
+def show_subscriptions(found: Sequence[SubscriptionStatus], problems: Sequence[ReaderProblem]) -> None:
+    """One line per subscription; below the table what is wrong with them, and with readers that have none."""
+    wrong = {(one.store, one.subscription): one for one in problems}
     numbers = ("lanes", "leased", "done", "last", "behind", "detached", "dead letters")
     table = new_table("store", "subscription", "stream", "topic", *numbers, "state", right=numbers)
     for one in found:
+        problem = wrong.get((one.store, one.subscription))
         state = f"replay of {one.replay_of}" if one.replay_of else "replaying" if one.replaying else "live"
+        if problem is not None and not one.replay_of:
+            state = problem.state if state == "live" else f"{state}; {problem.state}"
         if (delay := delay_of(one)) is not None:
             state += f"; {delay}"
         done = (one.done_stream_position, one.last_stream_position, one.stream_positions_behind, one.detached_stream_positions)
         counts = (one.lanes, one.leased_lanes, *done, one.dead_letters)
         table.add_row(one.store, one.subscription, one.stream, one.topic or "all", *map(show_count, counts), state)
     open_console().print(table if found else "No subscriptions.")
+    for problem in problems:
+        print_text(str(problem))
 
 
 def delay_of(one: SubscriptionStatus) -> str | None:

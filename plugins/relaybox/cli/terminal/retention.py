@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from relaybox.amounts import amount
 from relaybox.cli.printable import print_text
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_seconds, show_time
-from relaybox.retention.awaited import describe_awaited
 from relaybox.retention.retiring import find_unrouted
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def show_kept(found: StoreRetention) -> None:
             if holder.since is not None:
                 console.print(f"  {one.name}: {who} needs all from {holder.needs_from:,} on, {_age(holder)}")
             if holder.next_step is not None:
-                print_text(f"  {one.name}: {describe_awaited(holder.name, holder.needs_from)}. {holder.next_step}")
+                print_text(f"  {one.name}: {holder.what}. {holder.next_step}")
 
 
 def _first_needed(table: TableRetention) -> str:
@@ -115,14 +114,13 @@ def _show_dropped(done: StoreRetained) -> None:
 
 
 def _kept_by(table: TableRetained) -> str:
-    """In the words of the dry run."""
-    holder = table.holder or ""
-    if table.needs_from is None:
-        return holder
-    kind, _, name = holder.partition(" ")
-    if kind == "awaited":
-        return describe_awaited(name, table.needs_from)
-    return _needs(kind, name, table.needs_from)
+    """In the words of the dry run; then the reader that is awaited there."""
+    if table.holder_kind is None or table.holder_name is None or table.needs_from is None:
+        return table.holder or ""
+    if table.holder_kind == "awaited" and table.awaited is not None:
+        return table.awaited
+    said = _needs(table.holder_kind, table.holder_name, table.needs_from)
+    return said if table.awaited is None else f"{said}. {table.awaited}"
 
 
 def _described(segment: DetachedSegment) -> str:

@@ -1,26 +1,39 @@
-"""Subscriptions: whether a route of relaybox.yaml brings what they read."""
+"""Subscriptions: whether a route of relaybox.yaml brings what they read, and whether those that it names are there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from relaybox.monitoring.doctor.check import Diagnosis, Examined, hidden, ok, warning
+from relaybox.monitoring.doctor.check import Diagnosis, Examined, hidden, notice, ok, warning
 from relaybox.monitoring.doctor.record import may_read
-from relaybox.stores.orphaned_subscriptions import list_orphaned_subscriptions
+from relaybox.stores.reader_problems import READ_RELATIONS, list_all_problems
 
-_READS = ("subscription", "dead_letter", "stream", "known_topics")
+if TYPE_CHECKING:
+    from relaybox.stores.reader_problems import ReaderProblem
 
 
 def check_subscriptions(examined: Examined) -> Iterator[Diagnosis]:
-    """A route of relaybox.yaml brings the topic of each subscription in its stream: else it stands still, and seems to be up to date."""
+    """A route of relaybox.yaml brings what each subscription reads, and each reader that it names has subscribed.
+
+    Else it stands still and seems to be up to date, or nothing more is settled.
+    """
     if not examined.server.has_schema:
         return
-    for relation in _READS:
-        if not may_read(examined.session, relation):
-            yield hidden(examined, f"relaybox_internal.{relation}")
-            return
-    found = list_orphaned_subscriptions(examined.session, examined.store, examined.routes)
-    for one in found:
-        yield warning(one.what, one.next_step)
-    if not found:
-        yield ok("A route of relaybox.yaml brings what each subscription reads.")
+    if (relation := find_hidden(examined)) is not None:
+        yield hidden(examined, f"relaybox_internal.{relation}")
+        return
+    problems = list_all_problems(examined.session, examined.store, examined.routes)
+    found = [diagnose_reader(one) for one in problems if not one.is_of_sink]
+    yield from found or [ok("A route of relaybox.yaml brings what each subscription reads.")]
+
+
+def find_hidden(examined: Examined) -> str | None:
+    """The first relation that the reading of readers needs and the login may not read; None: it may read all."""
+    return next((relation for relation in READ_RELATIONS if not may_read(examined.session, relation)), None)
+
+
+def diagnose_reader(problem: ReaderProblem) -> Diagnosis:
+    """A reader that is awaited ends that by its first run; while a route waits for it, nothing is settled."""
+    weigh = warning if problem.needs_decision or problem.stops_settling else notice
+    return weigh(problem.what, problem.next_step)
