@@ -119,13 +119,51 @@ def test_a_subscription_to_another_stream_is_not_the_one_that_is_awaited(small: 
     assert retain(small, "analytics", "flights/2").holder == "awaited subscription ghost"
 
 
-def test_a_sink_that_was_ended_keeps_nothing(small: World) -> None:
-    """It said so."""
+def test_g7_a_named_subscription_to_one_topic_is_not_the_one_that_is_awaited(small: World) -> None:
+    """What it never got would count as processed by the one that takes its place. The statements that are said work as they stand."""
+    both = {"topics": ["orders", "returns"], "path": ["airline", "analytics"], "policy": "processed", "processed_by": ["ghost"]}
+    rewrite(small, routes={"both": {**both, "retention": {"replay_window_seconds": 0}}})
+    small.register()
+    small.query("analytics", "select relaybox.subscribe('ghost', 'both')")
+    small.query("analytics", "select relaybox.unsubscribe('ghost', 'test')")
+    for topic in ("orders", "returns"):
+        small.send_many(COUNT, topic=topic, prefix=topic)
+    small.transfer(small.routes.hop("both/1"))
+    small.query("analytics", "select relaybox.subscribe('ghost', 'orders')")
+    assert consume(small, "analytics", "ghost") == COUNT
+    kept = retain(small, "analytics", "both/1")
+    assert (*result(kept), kept.holder) == (*KEPT, "awaited subscription ghost")
+    assert kept.next_step is not None
+    statements = re.findall(r"run: (select [^;]*;)", kept.next_step)
+    assert len(statements) == 2
+    for statement in statements:
+        small.query("analytics", statement)
+    assert consume(small, "analytics", "ghost") == 2 * COUNT
+
+
+def test_g7_what_a_sink_that_was_ended_had_yet_to_deliver_is_kept_while_the_file_names_it(small: World) -> None:
+    """Its lanes or its topic change by an end and a new beginning: retention dropped what was between."""
     kafka(small, "127.0.0.1:1")
     move(small)
     small.settle_all()
     small.query("hub", "select relaybox.subscribe('kafka.warehouse', 'flights')")
     small.query("hub", "select relaybox.unsubscribe('kafka.warehouse', 'test')")
+    kept = retain(small, "hub", "flights/1")
+    assert (*result(kept), kept.holder) == (*KEPT, "awaited kafka warehouse")
+    assert kept.next_step == run_or_remove("kafka run warehouse --begin-anew")
+    rewrite(small, kafka={})
+    assert retain(small, "hub", "flights/1").dropped_count == 4
+
+
+def test_an_export_that_was_ended_keeps_nothing(small: World) -> None:
+    """It said so: its table is whole through what it has done."""
+    lake = {"store": "hub", "stream": "flights", "to": "parquet", "path": str(small.path.parent / "lake")}
+    rewrite(small, exports={"lake": lake})
+    move(small)
+    small.settle_all()
+    assert retain(small, "hub", "flights/1").holder == "awaited export lake"
+    small.query("hub", "select relaybox.subscribe('export.lake', 'flights')")
+    small.query("hub", "select relaybox.unsubscribe('export.lake', 'test')")
     assert retain(small, "hub", "flights/1").dropped_count == 4
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import yaml
@@ -23,6 +24,7 @@ from tests.support.sinks import SECRET, WHERE, deliver_waiting, kafka, webhook
 from tests.support.streams import STORE, deliver
 from tests.support.world import STORES, World
 
+SECTION = "Dead letters of a sink that ends"
 CONTINUES = re.compile(r'start: "(\d+)"')
 ENDS = re.compile(r"select relaybox\.unsubscribe\('[a-z0-9.]+', '?[a-zA-Z ]+'?\)")
 
@@ -108,6 +110,40 @@ def test_a_renamed_webhook_goes_on_at_the_first_message_that_was_passed(world: W
         assert follow(world, "webhooks", "invoices", said, run) == 2
         assert [json.loads(request.body)["data"] for request in here.requests][-2:] == ["late", "next"]
     assert [severity for severity, _, _ in said_by_doctor()] == ["ok"]
+
+
+def test_dead_letters_of_a_sink_that_ends_are_named_before_it_ends(world: World) -> None:
+    """No other sink sends them: they stayed behind, and nothing said so."""
+    with kafka_cluster() as brokers:
+        brokers.create("flights", 1)
+        deliver(world, 3)
+        sink = kafka(world, brokers.servers, nack_limit=1, hold_sender=True)
+        engine = open_engine(sink.store.service, sink.subscription, connecting=nullcontext)
+        try:
+            subscribe_sink(sink, engine)
+        finally:
+            engine.dispose()
+        ((position, token),) = world.query(STORE, "select stream_position, token from relaybox.fetch('kafka.warehouse', 1)")
+        world.query(STORE, "select relaybox.nack('kafka.warehouse', %s, 'test', %s)", position, token)
+        assert deliver_waiting(sink).delivered_count == 0, "the others wait behind it"
+        rename(world, "kafka", "warehouse", "lake")
+        list_them = f"relaybox dead-letters list {STORE} --subscription kafka.warehouse"
+        (said,) = said_by_init()
+        ((_, what, next_step),) = said_by_doctor()
+        for text in (said, what):
+            assert "0 stream positions of flights behind, with 3 open dead letters" in text
+        for text in (said, next_step):
+            assert f"Before it ends, redrive or drop its dead letters (docs/outward.md, {SECTION}): no other sink" in text
+            assert f"run: {list_them}." in text
+        assert f"### {SECTION}\n" in Path("docs/outward.md").read_text()
+        listed = json.loads(invoke(*list_them.split()[1:], "--json").stdout)["dead_letters"]
+        assert [letter["stream_position"] for letter in listed] == [1, 2, 3]
+        rename(world, "kafka", "lake", "warehouse")
+        assert invoke("dead-letters", "redrive", "kafka.warehouse", "--reason", "test").exit_code == 0
+        assert deliver_waiting(sink).delivered_count == 3
+        rename(world, "kafka", "warehouse", "lake")
+        (said,) = said_by_init()
+        assert "dead letter" not in said
 
 
 @pytest.mark.parametrize(

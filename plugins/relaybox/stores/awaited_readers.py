@@ -1,8 +1,9 @@
 """Readers that relaybox.yaml names and that have no subscription: retention keeps the log of their stream until they have one.
 
 A subscription holds what it has not acknowledged. Before it exists nothing in the store holds its messages, and it would begin after
-those that were dropped, and not say so. A subscription that was ended needs nothing, unless processed_by names it: while the file asks
-for its acknowledgement nothing more is settled, and what is dropped meanwhile would count as processed once it exists again.
+those that were dropped, and not say so. The same holds for one of processed_by or of a sink that was ended while the file names it: what is
+dropped meanwhile would count as processed once it exists again, or be missing where a sink with other settings goes on. A subscription of
+processed_by that reads one topic does not count: the hop asks for all of the stream. Exports and derivations that were ended need nothing.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ def _subscribe_or_remove(
     if not is_open_elsewhere:
         return f"In store {store}, run: {subscribe} {remove}"
     end = f"select relaybox.unsubscribe('{subscription}', 'REASON');"
-    return f"Subscription {subscription} reads another stream. In store {store}, run: {end} then run: {subscribe} {remove}"
+    reads = f"Subscription {subscription} reads another stream, or one topic alone."
+    return f"{reads} In store {store}, run: {end} then run: {subscribe} {remove}"
 
 
 def _run_or_remove(command: str) -> str:
@@ -117,8 +119,8 @@ class UnsubscribedReader(NamedTuple):
     """A reader without an open subscription to the stream of a log, and the first position that the log keeps.
 
     Attributes:
-        former: none: it has never subscribed to this stream, nor to another one; elsewhere_ended, elsewhere_open: to another one;
-            ended: to this one.
+        former: none: it has never subscribed to this stream, nor to another one; elsewhere_ended, elsewhere_open: to another one, or to
+            one topic where all are needed; ended: to this one.
         ended_at, ended_by, reason: of the newest one to this stream; None: it never subscribed to it.
         done_stream_position: through which that one was done; None also where it is not recorded.
         next_step: how it subscribes, or is awaited no longer.
@@ -137,8 +139,8 @@ class UnsubscribedReader(NamedTuple):
     @property
     def is_awaited(self) -> bool:
         """Whether retention keeps the log for it."""
-        if self.former == "ended":
-            return self.reader.processed_by is not None
+        if self.former == "ended" and self.reader.processed_by is None and not self.reader.is_sink:
+            return False
         return not self.reader.skips_kept
 
     @property
@@ -185,13 +187,13 @@ select (reader.number - 1)::integer as number, i.log_id, i.first_kept_position,
     last.ended_at, act.done_by as ended_by, act.reason, last.done_at_end as done_stream_position,
     greatest(coalesce(last.done_at_end, 0) + 1, s.first_kept_stream_position) as next_stream_position,
     coalesce(other.has_open, false) as is_open_elsewhere
-from unnest(%s::text[], %s::text[]) with ordinality reader (subscription, stream, number)
+from unnest(%s::text[], %s::text[], %s::boolean[]) with ordinality reader (subscription, stream, needs_all_topics, number)
 join relaybox_internal.stream s on s.stream = reader.stream
 join relaybox_internal.stream_log l on l.stream_id = s.stream_id
 join relaybox_internal.hop_in i on i.log_id = l.log_id
 left join lateral (
     select n.subscription_id, n.ended_at, n.done_at_end from relaybox_internal.subscription n
-    where n.stream_id = s.stream_id and n.replay_of is null and (
+    where n.stream_id = s.stream_id and n.replay_of is null and not (reader.needs_all_topics and n.topic is not null) and (
         n.subscription = reader.subscription
         or right(reader.subscription, 1) = '*' and starts_with(n.subscription, rtrim(reader.subscription, '*'))
     )
@@ -206,7 +208,7 @@ left join lateral (
 ) act on true
 cross join lateral (
     select bool_or(f.ended_at is null) as has_open from relaybox_internal.subscription f
-    where f.subscription = reader.subscription and f.stream_id <> s.stream_id
+    where f.subscription = reader.subscription and (f.stream_id <> s.stream_id or reader.needs_all_topics and f.topic is not null)
 ) other
 where last.subscription_id is null or last.ended_at is not null
 order by i.log_id, reader.number
@@ -218,7 +220,8 @@ def list_unsubscribed(session: StoreSession, readers: Sequence[NamedReader]) -> 
     if not readers:
         return []
     names, streams = [reader.subscription for reader in readers], [reader.stream for reader in readers]
-    found = session.rows(_Unsubscribed, _UNSUBSCRIBED, names, streams)
+    needs_all_topics = [reader.processed_by is not None for reader in readers]
+    found = session.rows(_Unsubscribed, _UNSUBSCRIBED, names, streams, needs_all_topics)
     return [
         UnsubscribedReader(
             one.log_id,

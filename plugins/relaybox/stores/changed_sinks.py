@@ -36,7 +36,8 @@ class ChangedSink:
     def next_step(self) -> str:
         former = _source(self.subscription.stream, self.subscription.topic)
         section = f"{self.subscription.section}.{self.sink.name}"
-        return f"To go on with {former}, write it into {section} again. {self._switch(section)}"
+        first = self.subscription.dead_letters_first
+        return f"To go on with {former}, write it into {section} again. {first}{self._switch(section)}"
 
     def _switch(self, section: str) -> str:
         sink, other = self.sink, self.subscription

@@ -21,6 +21,7 @@ class SinkSubscription:
     Attributes:
         topic: None: all of the stream.
         waiting_count: stream positions that are not acknowledged, of all topics of the stream.
+        dead_letter_count: that are open: no sink that takes its place sends them.
         next_stream_position: from which on a sink that takes its place misses nothing: the first that not every lane has acknowledged, or
             that of the first delayed message that was passed, if that is lower: these end with their subscription.
         lanes: as the others that follow, what its subscribe() was given.
@@ -31,6 +32,7 @@ class SinkSubscription:
     stream: str
     topic: str | None
     waiting_count: int
+    dead_letter_count: int
     next_stream_position: int
     lanes: int
     lane_by: str
@@ -57,7 +59,19 @@ class SinkSubscription:
 
     @property
     def waiting(self) -> str:
-        return f"{amount(self.waiting_count, 'stream position')} of {self.stream} behind"
+        letters = f", with {amount(self.dead_letter_count, 'open dead letter')}" if self.dead_letter_count else ""
+        return f"{amount(self.waiting_count, 'stream position')} of {self.stream} behind{letters}"
+
+    @property
+    def dead_letters_first(self) -> str:
+        """What to do with them before the subscription ends, and a space; empty: there is none."""
+        if not self.dead_letter_count:
+            return ""
+        return (
+            "Before it ends, redrive or drop its dead letters (docs/outward.md, Dead letters of a sink that ends): no other sink sends "
+            f"them, nor what waits behind them. To list them, run: relaybox dead-letters list {self.store} --subscription "
+            f"{self.subscription}. "
+        )
 
     def end(self, reason: str) -> str:
         """The statement that ends the subscription."""
@@ -68,8 +82,8 @@ class SinkSubscription:
         """What to do where the file has no sink of this name in any store."""
         return (
             f"To keep it, write {self.section}.{self.name} into relaybox.yaml. If the sink has another name now and reads the same stream "
-            f'of this store, write start: "{self.next_stream_position}" for the new name before its first run. To end it, when nothing is '
-            f"to be delivered by it any more, in store {self.store}, run: {self.end('REASON')};"
+            f'of this store, write start: "{self.next_stream_position}" for the new name before its first run. {self.dead_letters_first}'
+            f"To end it, when nothing is to be delivered by it any more, in store {self.store}, run: {self.end('REASON')};"
         )
 
     def moved_to(self, routes: Routes) -> Sink | None:
@@ -83,6 +97,11 @@ class SinkSubscription:
 
 _SINK_SUBSCRIPTIONS = """
 select s.subscription, s.stream, s.topic, s.stream_positions_behind as waiting_count,
+    (
+        select count(*) from relaybox_internal.dead_letter d
+        join relaybox_internal.subscription n on n.subscription_id = d.subscription_id
+        where n.subscription = s.subscription and n.ended_at is null and d.reason <> 'delayed' and d.state in ('open', 'redriving')
+    ) as dead_letter_count,
     s.lanes, s.lane_by, s.nack_limit, s.hold_sender, s.retry_seconds, s.lease_seconds, s.delayed,
     least(s.done_stream_position + 1, (
         select min(d.stream_position) from relaybox_internal.dead_letter d
@@ -119,9 +138,9 @@ def describe_renamed(session: StoreSession, store: Store, routes: Routes) -> lis
     renamed = [
         f"{sink.kind} {sink.name} is new, and its first run will begin at {sink.start} of stream {sink.stream}. {other.subscription} "
         f"reads the same stream, {other.waiting}, and relaybox.yaml has no {other.section}.{other.name} in store {store.name}. "
-        f"If {sink.name} takes its place: (1) End the processes of {other.name}. (2) Run relaybox init again and write the start that it "
-        f'says into {other.section}.{sink.name}: start: "{other.next_stream_position}" (3) Run: relaybox {sink.kind} run {sink.name} '
-        f"(4) In store {store.name}, run: {other.end(f'now {sink.name}')}; Or call it {other.name} again"
+        f"{other.dead_letters_first}If {sink.name} takes its place: (1) End the processes of {other.name}. (2) Run relaybox init again and "
+        f'write the start that it says into {other.section}.{sink.name}: start: "{other.next_stream_position}" (3) Run: relaybox '
+        f"{sink.kind} run {sink.name} (4) In store {store.name}, run: {other.end(f'now {sink.name}')}; Or call it {other.name} again"
         for sink in routes.sinks
         if sink.store == store and sink.subscription not in known
         for other in orphaned
@@ -140,6 +159,7 @@ def describe_moved(orphaned: SinkSubscription, sink: Sink) -> str:
     )
     return (
         f'{orphaned.kind} {orphaned.name} is in store {home} now, and begins there at start: "{sink.start}" of relaybox.yaml: {meaning}. '
-        f"{orphaned.subscription} stays in store {former}, {orphaned.waiting}: the store keeps what it has not acknowledged. Begin "
-        f"as docs/outward.md, Another stream or store, says. Then, in store {former}, run: {orphaned.end(f'in {home} now')}"
+        f"{orphaned.subscription} stays in store {former}, {orphaned.waiting}: the store keeps what it has not acknowledged. "
+        f"{orphaned.dead_letters_first}Begin as docs/outward.md, Another stream or store, says. Then, in store {former}, run: "
+        f"{orphaned.end(f'in {home} now')}"
     )
