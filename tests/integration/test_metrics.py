@@ -13,6 +13,7 @@ from relaybox.monitoring.metrics import METRICS, collect, read_store_metrics, re
 from relaybox.monitoring.status import read_status
 from relaybox.verification.reliability import Delivery
 from tests.support.cli import invoke
+from tests.support.sinks import kafka
 from tests.support.streams import STORE, ack, deliver
 from tests.support.world import World, wait_until
 
@@ -190,6 +191,7 @@ def test_every_metric_that_stores_and_hops_give_is_explained(world: World) -> No
     world.send("lost", topic="flihgts")
     world.transfer_all()
     world.query(STORE, "insert into relaybox_internal.hop_check (log_id, topic, rule) values (1, 'flights', 'warn')")
+    kafka(world, "localhost:9092")  # it has not subscribed
     routes = world.routes
     samples = collect(read_status(routes), read_store_metrics(routes))
     take_away(world, "analytics")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, hidden, ok
-from relaybox.monitoring.doctor.subscriptions import diagnose_reader, find_hidden
+from relaybox.monitoring.doctor.subscriptions import diagnose_readers, find_hidden
 from relaybox.stores.reader_problems import list_all_problems
 
 
 def check_sinks(examined: Examined) -> Iterator[Diagnosis]:
-    """Each subscription with the name of a sink is of a sink in relaybox.yaml, which has its stream and topic; and each sink has one.
+    """Each subscription with the name of a sink is of a sink in relaybox.yaml, with its stream, topic and settings; and none was ended.
 
     What nobody acknowledges is kept from retention, and a sink that differs from its subscription delivers nothing.
     """
@@ -20,5 +20,5 @@ def check_sinks(examined: Examined) -> Iterator[Diagnosis]:
         yield hidden(examined, f"relaybox_internal.{relation}")
         return
     problems = list_all_problems(examined.session, examined.store, examined.routes)
-    found = [diagnose_reader(one) for one in problems if one.is_of_sink]
+    found = diagnose_readers(one for one in problems if one.is_of_sink)
     yield from found or [ok("Each subscription of a webhook or of Kafka has its sink and agrees with it.")]

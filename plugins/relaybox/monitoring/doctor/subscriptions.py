@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from relaybox.monitoring.doctor.check import Diagnosis, Examined, hidden, notice, ok, warning
+from relaybox.monitoring.doctor.check import Diagnosis, Examined, hidden, ok, warning
 from relaybox.monitoring.doctor.record import may_read
 from relaybox.stores.reader_problems import READ_RELATIONS, list_all_problems
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_subscriptions(examined: Examined) -> Iterator[Diagnosis]:
-    """A route of relaybox.yaml brings what each subscription reads, and each reader that it names has subscribed.
+    """A route of relaybox.yaml brings what each subscription reads, and each subscription that processed_by names is there.
 
     Else it stands still and seems to be up to date, or nothing more is settled.
     """
@@ -24,7 +24,7 @@ def check_subscriptions(examined: Examined) -> Iterator[Diagnosis]:
         yield hidden(examined, f"relaybox_internal.{relation}")
         return
     problems = list_all_problems(examined.session, examined.store, examined.routes)
-    found = [diagnose_reader(one) for one in problems if not one.is_of_sink]
+    found = diagnose_readers(one for one in problems if not one.is_of_sink)
     yield from found or [ok("A route of relaybox.yaml brings what each subscription reads.")]
 
 
@@ -33,7 +33,6 @@ def find_hidden(examined: Examined) -> str | None:
     return next((relation for relation in READ_RELATIONS if not may_read(examined.session, relation)), None)
 
 
-def diagnose_reader(problem: ReaderProblem) -> Diagnosis:
-    """A reader that is awaited ends that by its first run; while a route waits for it, nothing is settled."""
-    weigh = warning if problem.needs_decision or problem.stops_settling else notice
-    return weigh(problem.what, problem.next_step)
+def diagnose_readers(problems: Iterable[ReaderProblem]) -> list[Diagnosis]:
+    """Not of a reader that only has to run for the first time: nothing is wrong with the store, and status and retention name it."""
+    return [warning(one.what, one.next_step) for one in problems if one.needs_decision or one.stops_settling]
