@@ -205,6 +205,23 @@ def test_a_script_prints_what_it_keeps_revokes_and_repairs(world: World, tmp_pat
         assert f"{line}\n" in printed
 
 
+def test_a_script_says_which_hops_in_use_it_removes(world: World, tmp_path: Path) -> None:
+    """The same as init: an older relaybox.yaml may have written it. A second script has nothing to say of it, and a newer one brings it back."""
+    newer = world.path.read_text()
+    routes = {"cargo": {"topics": ["cargo"], "path": ["airline", "hub"]}}
+    world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
+    printed = init_by_script(tmp_path, "airline")
+    assert "store airline: hops: cargo/1 out registered, flights/1 out removed\n" in printed
+    assert re.search(
+        r"\nstore airline: hop flights/1: relaybox.yaml has had it since the init of 20.+ UTC by .+\. If this relaybox", printed
+    )
+    again = init_by_script(tmp_path, "airline")
+    assert "has had it since" not in again
+    assert "store airline: hops:" not in again
+    world.path.write_text(newer)
+    assert "store airline: hops: cargo/1 out removed, flights/1 out changed\n" in init_by_script(tmp_path, "airline")
+
+
 @pytest.mark.parametrize("owner", ["$refuse$", "a$file$ $waiting$ $refuse1$", "it's $$"])
 def test_the_name_of_the_owner_closes_no_quote(empty: World, tmp_path: Path, owner: str) -> None:
     refused(run_psql(write_script(tmp_path, "hub", "--owner", owner), "hub"), f'there is no role "{owner}"')
