@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from pathlib import Path
@@ -32,6 +33,7 @@ PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 DOCUMENTS = [*(ROOT / page for page in PAGES), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
+@functools.cache
 def sources(folder: str) -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / folder).rglob("*.py")))
 
@@ -95,9 +97,9 @@ def test_every_command_that_is_named_exists_and_has_the_options_it_is_given(docu
     assert wrong == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_everything_of_the_schema_that_is_named_exists(document: Path) -> None:
-    """`relaybox.<name>` is a table, view, function or sequence; or a module, a metric of Airflow's, or a file."""
+@functools.cache
+def names_of_the_schema() -> frozenset[str]:
+    """`relaybox.<name>` of each table, view, function or sequence; and of each module, metric of Airflow's, setting and file."""
     known = set(re.findall(r"\b(relaybox\w*\.\w+)", (ROOT / "sql/schema.sql").read_text(encoding="utf-8")))
     made = "\n".join(
         path.read_text(encoding="utf-8") for folder in ("functions", "views") for path in (ROOT / "sql" / folder).rglob("*.sql")
@@ -110,17 +112,30 @@ def test_everything_of_the_schema_that_is_named_exists(document: Path) -> None:
         "relaybox.go",
     }
     known |= set(re.findall(r"set_config\('(relaybox\.\w+)'", sources("plugins")))
+    return frozenset(known)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_everything_of_the_schema_that_is_named_exists(document: Path) -> None:
+    """`relaybox.<name>` is a table, view, function or sequence; or a module, a metric of Airflow's, or a file."""
     named = set(re.findall(r"\b(relaybox(?:_internal)?\.\w+)", document.read_text(encoding="utf-8")))
-    assert {name for name in named - known if not re.fullmatch(r"relaybox_internal\.(log_\d+|outbox_s\d+)", name)} == set()
+    assert {
+        name for name in named - names_of_the_schema() if not re.fullmatch(r"relaybox_internal\.(log_\d+|outbox_s\d+)", name)
+    } == set()
+
+
+@functools.cache
+def names_of_tests() -> frozenset[str]:
+    """Of functions and files."""
+    files = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    return frozenset(files | set(re.findall(r"def (test_\w+)\(", sources("tests"))))
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_test_that_is_named_exists(document: Path) -> None:
     """Names in backquotes that begin with test_ are functions or files of tests/."""
     names = set(re.findall(r"`(test_\w+(?:\.py)?)`", document.read_text(encoding="utf-8")))
-    files = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
-    functions = set(re.findall(r"def (test_\w+)\(", sources("tests")))
-    assert names - files - functions == set()
+    assert names - names_of_tests() == set()
 
 
 def test_the_table_of_log_events_is_the_list_of_events() -> None:
