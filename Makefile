@@ -67,11 +67,12 @@ CHOSEN := -m 'not thorough'
 
 # The thirds of the suite run side by side: mostly they wait, for Airflow and Spark, for servers that crash, for commits.
 # As dear as each other, in seconds of CPU: who is last works on one core alone.
-SYSTEMS := tests/airflow tests/benchmarks tests/unit
+OUTWARD := $(wildcard $(addprefix tests/integration/test_,kafka_sinks.py lake_*.py payload*.py webhooks.py))
+SYSTEMS := tests/airflow tests/benchmarks tests/unit $(OUTWARD)
 CRASHES := tests/faults tests/delivery tests/mutants tests/model tests/spark tests/clients tests/upgrades
 
 .PHONY: test-systems
-test-systems: $(INSTALLED) ## The tests that start Airflow or a benchmark, and those without a store
+test-systems: $(INSTALLED) ## The tests that start Airflow or a benchmark, of lakes, payloads and sinks, and those without a store
 	$(BIN)/pytest $(CHOSEN) $(SYSTEMS)
 
 .PHONY: test-crashes

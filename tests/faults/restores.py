@@ -18,6 +18,7 @@ from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import Hop, Route, Routes
 from tests.faults.stores import UNDISTURBED
+from tests.support.administration import administer, copy_database
 from tests.support.world import STORES, World
 
 if TYPE_CHECKING:
@@ -103,13 +104,12 @@ def _undisturbed(cluster: Cluster, database: str) -> Connection:
 
 
 def _replace(cluster: Cluster, database: str, *, template: str) -> None:
-    with closing(_undisturbed(cluster, "postgres")) as connection, connection.cursor() as cursor:
-        connection.autocommit = True
-        cursor.execute(
-            "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = any(%s)", ([database, template],)
-        )
-        cursor.execute(f"drop database if exists {database} with (force)")
-        cursor.execute(f"create database {database} template {template}")
+    administer(
+        cluster,
+        f"select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname in ('{database}', '{template}')",
+        f"drop database if exists {database} with (force)",
+        copy_database(database, template),
+    )
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from tests.faults import adopted, derived
 from tests.faults.drivers import Mission
 from tests.faults.proxy import Proxy
 from tests.faults.stores import UNDISTURBED
+from tests.support.administration import copy_database
 from tests.support.disposal import discard
 from tests.support.logins import make_logins_cheap
 
@@ -205,7 +206,7 @@ def fresh_site(sides: Clusters, kind: str, directory: Path, *, batch_rows: int, 
     templates = {store: _template(site, store, side) if clone else "template1" for store, side in LAYOUTS[kind].items()}
     _each(
         LAYOUTS[kind],
-        lambda store, side: site.administer(side, f"create database {name}_{store} template {templates[store]}"),
+        lambda store, side: site.administer(side, copy_database(f"{name}_{store}", templates[store])),
     )
     for path, proxied in ((site.services_file, False), (site.proxied_services_file, True)):
         write_service_file(path, {store: _parameters(site, store, proxied=proxied) for store in STORES})
