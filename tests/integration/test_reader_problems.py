@@ -18,9 +18,9 @@ from relaybox.monitoring.status import read_status
 from relaybox.retention.segments import retain_store
 from relaybox.sinks.subscribing import subscribe_sink
 from relaybox.stores.awaited_readers import named_readers
+from tests.integration.logged_in import logged_in_as
 from tests.support.cli import invoke
 from tests.support.endpoint import endpoint
-from tests.support.logged_in import logged_in_as
 from tests.support.sinks import deliver_waiting, kafka, webhook
 from tests.support.streams import STORE
 from tests.support.world import STORES, World
