@@ -2013,6 +2013,9 @@ CREATE TABLE relaybox_internal.sealed_segment (
     segment oid NOT NULL,
     sealed_xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
     sealed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    first_message_id uuid,
+    last_message_id uuid,
+    CONSTRAINT sealed_segment_has_both_ids CHECK (((first_message_id IS NULL) = (last_message_id IS NULL))),
     CONSTRAINT sealed_segment_not_empty CHECK ((last_seq >= first_seq))
 );
 
@@ -2021,6 +2024,8 @@ COMMENT ON TABLE relaybox_internal.sealed_segment IS 'Segments of the outbox tha
 COMMENT ON COLUMN relaybox_internal.sealed_segment.segment IS 'Its table. A dump and reload gives it another number.';
 
 COMMENT ON COLUMN relaybox_internal.sealed_segment.sealed_xid IS 'The sealing transaction: those of all rows in it were before. It equals the row''s xmin unless the store was dumped and reloaded; then the segment counts as not sealed.';
+
+COMMENT ON COLUMN relaybox_internal.sealed_segment.first_message_id IS 'The lowest message_id in it; last_message_id is the highest. Null: it has no row, or was sealed before this was recorded.';
 
 ALTER TABLE ONLY relaybox_internal.sealed_segment
     ADD CONSTRAINT sealed_segment_pkey PRIMARY KEY (last_seq);

@@ -114,7 +114,10 @@ create table relaybox_internal.sealed_segment (
     segment oid not null,
     sealed_xid xid8 not null default pg_current_xact_id(),
     sealed_at timestamptz not null default clock_timestamp(),
-    constraint sealed_segment_not_empty check (last_seq >= first_seq)
+    first_message_id uuid,
+    last_message_id uuid,
+    constraint sealed_segment_not_empty check (last_seq >= first_seq),
+    constraint sealed_segment_has_both_ids check ((first_message_id is null) = (last_message_id is null))
 );
 comment on table relaybox_internal.sealed_segment is
 'Segments of the outbox that take no rows any more, from the oldest on.';
@@ -123,6 +126,9 @@ comment on column relaybox_internal.sealed_segment.segment is
 comment on column relaybox_internal.sealed_segment.sealed_xid is
 'The sealing transaction: those of all rows in it were before. It equals the row''s xmin unless the '
 'store was dumped and reloaded; then the segment counts as not sealed.';
+comment on column relaybox_internal.sealed_segment.first_message_id is
+'The lowest message_id in it; last_message_id is the highest. Null: it has no row, or was sealed '
+'before this was recorded.';
 
 -- The trigger of a sealed segment. Not a file of init: the init of an older version would drop the
 -- function, and segments need it.

@@ -162,7 +162,7 @@ def test_two_late_hops_of_a_store_each_have_their_own_text(connected: World) -> 
 
 def break_lags(world: World) -> None:
     """The function that counts what waits raises, as if its plan or its rows were bad. The one that finds idle hops does not use it."""
-    world.query("airline", "alter function relaybox_internal.sending_state(text) rename to sending_state_before")
+    world.query("airline", "alter function relaybox_internal.sending_states(text[]) rename to sending_states_before")
 
 
 def test_an_error_of_the_lags_stops_no_hop_and_reports_no_hop_twice(connected: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -175,7 +175,7 @@ def test_an_error_of_the_lags_stops_no_hop_and_reports_no_hop_twice(connected: W
     (warning,) = [record for record in caplog.records if record.getMessage().startswith("look_incomplete ")]
     assert warning.levelname == "WARNING"
     assert 'store=airline activity="reading the lag of its hops"' in warning.getMessage()
-    assert "sending_state" in warning.getMessage()
+    assert "sending_states" in warning.getMessage()
 
 
 def test_lags_that_take_too_long_delay_no_hop(
@@ -184,8 +184,13 @@ def test_lags_that_take_too_long_delay_no_hop(
     """A store that counts many waiting messages: the look ends after its time, with the event of its hop."""
     monkeypatch.setattr("relaybox.airflow.hop_state.LAGS_SECONDS", 1.0)
     connected.send("one")
-    read = connected.value("airline", "select pg_get_functiondef('relaybox_internal.sending_state(text)'::regprocedure)")
-    connected.query("airline", read.replace("where h.hop = hop_name", "where h.hop = hop_name and pg_sleep(20) is not null"))
+    read = connected.value("airline", "select pg_get_functiondef('relaybox_internal.sending_states(text[])'::regprocedure)")
+    connected.query(
+        "airline",
+        read.replace(
+            "left join oldest o", "join (select pg_sleep(20) is not null as slept) p on p.slept\n    left join oldest o"
+        ),
+    )
     result, _ = look(connected)
     assert result["waiting"] == ["flights/1"]
     assert (
@@ -195,7 +200,7 @@ def test_lags_that_take_too_long_delay_no_hop(
 
 def test_an_error_of_the_lags_fails_a_look_that_has_no_hop_to_trigger(connected: World) -> None:
     break_lags(connected)
-    with pytest.raises(Exception, match="sending_state"):
+    with pytest.raises(Exception, match="sending_states"):
         look(connected)
 
 

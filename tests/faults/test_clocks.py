@@ -15,7 +15,7 @@ SHOWN = {
     "list_message_id_defects.sql": "no clock: the text of the function that makes ids",
     "set_durability.sql": "when the durability of a store was said",
     "monitoring/doctor/clocks.py": "how far the clocks of stores and of this machine differ",
-    "sending_state.sql": "the age of the oldest waiting message, for the status",
+    "sending_states.sql": "the age of the oldest waiting message, for the status",
     "monitoring/status.py": "when the status was measured",
     "verification/route_verification.py": "when the stores were compared",
     "place_payload_trigger.sql": "how long an init waits for open producers: a step of the clock has it wait longer, or try only once",

@@ -19,7 +19,7 @@ CHANGES = (
     (),
     ("b", "c"),
 )
-ACCOUNT = "select a.seq, a.state from relaybox_internal.accounted_seqs('flights/1', %s, %s) a order by 1, 2"
+ACCOUNT = "select a.seq, a.state from relaybox_internal.accounted_seqs('{flights/1}', %s, %s) a order by 1, 2"
 
 
 def test_each_row_is_accounted_for_once_whatever_topics_come_and_go(world: World) -> None:

@@ -167,7 +167,28 @@ HOT: dict[str, tuple[str, str]] = {
     "make segments": ("airline", "select relaybox_internal.ensure_outbox_segments()"),
     "seal": ("airline", "select * from relaybox_internal.seal_outbox_segments()"),
     "send": ("airline", "insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'm')"),
-    "status of a hop": ("airline", "select * from relaybox_internal.sending_state('flights/1')"),
+    "status of a hop": ("airline", "select * from relaybox_internal.sending_states('{flights/1}')"),
+    "status of all hops": (
+        "airline",
+        "select * from relaybox_internal.sending_states(array(select hop from relaybox_internal.hop_out))",
+    ),
+    "account": (
+        "airline",
+        (
+            "select a.* from relaybox.outbox_seq q cross join lateral relaybox_internal.account_for_outbox("
+            "array(select hop from relaybox_internal.hop_out), q.last_value - 20, q.last_value) a"
+        ),
+    ),
+    "holders of the outbox": ("airline", "select * from relaybox_internal.outbox_holders()"),
+    "ledgers": ("airline", "select * from relaybox_internal.ledgers_to_compact()"),
+    "ledgers of logs": ("hub", "select * from relaybox_internal.ledgers_to_compact()"),
+    "where, by its id": (
+        "airline",
+        (
+            "select t.* from (select message_id from relaybox.outbox where seq = 5 offset 0) m "
+            "cross join lateral relaybox_internal.trace_sent(m.message_id) t"
+        ),
+    ),
     "status of topics": ("airline", "select * from relaybox_internal.unrouted_topics(10)"),
     "where, old": ("airline", "select * from relaybox_internal.trace_reading('flights/1', 5)"),
     "where, new": (

@@ -23,15 +23,15 @@ ROUTES = {
 LIMITS = {"batch_rows": 4, "slice_rows": 2}
 
 OF_SENDING = """
-    hop_has_work({hop}); sending_state({hop}); outbox_waiting({hop}); log_read_through({hop}); log_unread({hop}); hop_topics({hop});
+    hop_has_work({hop}); sending_states(array[{hop}]); outbox_waiting(array(select h from relaybox_internal.hop_out h where h.hop = {hop} and h.reads_log is null)); log_read_through({hop}); log_unread({hop}); hop_topics({hop});
     confirmations_after({hop}, 0, 0, 0); newest_confirmation({hop}, 'received'); newest_confirmation({hop}, 'settled');
     confirmation_of({hop}, 'received', 1); settled_reading({hop}); ledger_continuity({hop}, 1); unrouted_backlog({hop});
-    account_for_outbox({hop}, 0, 1000000); read_seqs({hop}, 0, 1000000, 1000000); backlog_seqs({hop}, 0, 1000000);
-    accounted_seqs({hop}, 0, 1000000); source_contradictions({hop}); trace_reading({hop}, 1); trace_reading({hop}, 5);
+    account_for_outbox(array[{hop}], 0, 1000000); read_seqs(array[{hop}], 0, 1000000, 1000000); backlog_seqs(array[{hop}], 0, 1000000);
+    accounted_seqs(array[{hop}], 0, 1000000); source_contradictions({hop}); trace_reading({hop}, 1); trace_reading({hop}, 5);
     hop_is_driven({hop}); topics_wanted({hop})
 """
 OF_ARRIVING = """
-    receiving_state({hop}, 2); log_holders(1); log_kept_from(1); stream_state({hop}); stream_has_work(1); resolved_position(1);
+    receiving_states(array[{hop}], '{{2}}'); log_holders(1); log_kept_from(1); stream_states(array[{hop}]); stream_has_work(1); resolved_position(1);
     destination_contradictions({hop}); list_stream_positions(1); trace_delivery({hop}, 1); trace_delivery({hop}, 4);
     trace_arrival({hop}, 1, 1, 1); held_senders('flights'); sender_gap('flights', 'pump'); check_decisions('flights');
     check_stream('flights'); stream_digests('flights', 1, 1000000); repeated_messages(1, 1000000);
@@ -208,7 +208,7 @@ def test_slices_that_were_copied_of_another_hop_are_none_of_this_one(world: Worl
         "insert into relaybox_internal.receipt (log_id, batch, slice, plan_id, row_count, attempt) "
         "select i.log_id, 1, 1, gen_random_uuid(), 5, 1 from relaybox_internal.hop_in i where i.hop = 'ahead/1'",
     )
-    copied = "select copied_slices, cardinality(copied_plan_ids) from relaybox_internal.receiving_state(%s, 0)"
+    copied = "select copied_slices, cardinality(copied_plan_ids) from relaybox_internal.receiving_states(array[%s], '{0}')"
     assert {hop: world.query("hub", copied, hop) for hop in ("flights/1", "ahead/1")} == {
         "flights/1": [([], 0)],
         "ahead/1": [([1], 1)],

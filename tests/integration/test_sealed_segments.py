@@ -346,7 +346,7 @@ def test_verify_finds_a_row_that_was_forced_into_a_sealed_segment(small: World) 
     small.send("c")
     small.transfer()
     assert small.payloads()[-1] == "c"
-    account = small.query("airline", "select missing_count from relaybox_internal.account_for_outbox('flights/1', 0, 1000)")
+    account = small.query("airline", "select missing_count from relaybox_internal.account_for_outbox('{flights/1}', 0, 1000)")
     assert account == [(1,)]
 
 

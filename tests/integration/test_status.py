@@ -151,7 +151,7 @@ def test_the_newest_attempt_at_the_newest_batch_is_named(world: World) -> None:
     for attempt, name in ((8, "eighth"), (7, "seventh")):
         world.query("airline", "select relaybox_internal.record_attempt('flights/1', 1, %s, %s, null)", attempt, name)
     world.query("airline", "select relaybox_internal.record_attempt('flights/1', 9, 9, 'of another batch', null)")
-    assert world.value("airline", "select moved_by from relaybox_internal.sending_state('flights/1')") == "eighth"
+    assert world.value("airline", "select moved_by from relaybox_internal.sending_states('{flights/1}')") == "eighth"
 
 
 def test_a_running_transfer_is_shown(world: World) -> None:
@@ -336,7 +336,7 @@ def test_a_status_reads_no_outbox_from_its_beginning(world: World) -> None:
     world.send_many(3)
     with world.session() as session, session.cursor() as cursor:
         cursor.execute("set random_page_cost = 1000000")  # a planner that believes in sequential scans
-        cursor.execute("select waiting_count from relaybox_internal.sending_state('flights/1')")
+        cursor.execute("select waiting_count from relaybox_internal.sending_states('{flights/1}')")
         assert cursor.fetchone()[0] == 3
         cursor.execute(
             "select coalesce(sum(seq_scan), 0), coalesce(sum(seq_tup_read + idx_tup_fetch), 0) "

@@ -41,7 +41,7 @@ def test_each_hears_what_the_others_tell() -> None:
     def reading(store: Store, reader: Reader[Any]) -> Any:
         if store == THIRD:
             return {}
-        reader.tell(KEYS[store], store.name.upper())
+        reader.tell({KEYS[store]: store.name.upper()})
         return heard(reader, *({FIRST, SECOND, THIRD} - {store}))
 
     readings = read((FIRST, SECOND, THIRD), reading)

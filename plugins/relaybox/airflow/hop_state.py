@@ -36,7 +36,7 @@ def read_hop_state(hop: Hop) -> HopState:
             """
             select relaybox_internal.hop_has_work(h.hop) as has_work, h.batch, h.log_position,
                 s.waiting_count + s.planned_position - s.received_position as waiting_count
-            from relaybox_internal.hop_out h, relaybox_internal.sending_state(h.hop) s where h.hop = %s
+            from relaybox_internal.hop_out h, relaybox_internal.sending_states(array[h.hop]) s where h.hop = %s
             """,
             hop.name,
         )
@@ -73,10 +73,11 @@ def read_lags(store: Store) -> dict[str, HopLag]:
         lags = session.rows(
             HopLag,
             """
-            select h.hop, s.oldest_seconds as lag_seconds,
+            select s.hop, s.oldest_seconds as lag_seconds,
                 s.waiting_count + s.planned_position - s.received_position as waiting_count
-            from (select w.hop from relaybox_internal.hops_with_work() w where w.has_work offset 0) h
-            cross join lateral relaybox_internal.sending_state(h.hop) s
+            from relaybox_internal.sending_states(
+                array(select w.hop from relaybox_internal.hops_with_work() w where w.has_work)
+            ) s
             where s.oldest_sent_at is not null
             """,
         )

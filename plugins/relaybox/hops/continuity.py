@@ -6,7 +6,7 @@ find that out when they plan; this asks without moving anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -93,27 +93,39 @@ class LedgerContinuity(NamedTuple):
 
 
 _LEDGER_CONTINUITY = """
-    select c.*, pg_is_in_recovery() as is_standby, s.store_id::text, h.destination_id::text
-    from relaybox_internal.ledger_continuity(%(hop)s, %(arrived_batch)s) c
+    select a.hop, c.*, pg_is_in_recovery() as is_standby, s.store_id::text, h.destination_id::text
+    from unnest(%s::text[], %s::bigint[]) a (hop, arrived_batch)
+    cross join lateral relaybox_internal.ledger_continuity(a.hop, a.arrived_batch) c
     cross join relaybox_internal.store s
-    join relaybox_internal.hop_out h on h.hop = %(hop)s
+    join relaybox_internal.hop_out h on h.hop = a.hop
 """
 
 
 def read_ledger(source: StoreSession, hop: Hop, arrived_batch: int) -> LedgerContinuity | None:
     """Asks a hop's source, after its destination was asked. None: the hop does not leave the store."""
-    return source.row_if_any(LedgerContinuity, _LEDGER_CONTINUITY, {"hop": hop.name, "arrived_batch": arrived_batch})
+    return _read_ledgers(source, {hop.name: arrived_batch}).get(hop.name)
+
+
+def _read_ledgers(source: StoreSession, arrived_batches: Mapping[str, int]) -> dict[str, LedgerContinuity]:
+    asked = (list(arrived_batches), list(arrived_batches.values()))
+    return source.rows_by(LedgerContinuity, "hop", _LEDGER_CONTINUITY, *asked)
 
 
 def find_gap(source: StoreSession, hop: Hop, published: PublishedEnd) -> HistoryGap | None:
     """Asks a hop's source, after its destination was asked, in a short transaction. None: the ledgers agree, or go on agreeing."""
-    ledger = read_ledger(source, hop, published.batch)
+    return find_gaps_of_hops(source, [(hop, published)]).get(hop.name)
+
+
+def find_gaps_of_hops(source: StoreSession, published: Sequence[tuple[Hop, PublishedEnd]]) -> dict[str, HistoryGap]:
+    """The same of hops that leave one store, in two statements: a gap for each hop whose ledgers do not agree, by its name."""
+    ledgers = _read_ledgers(source, {hop.name: end.batch for hop, end in published})
     # what a standby would say of its timeline is its primary's; the plan and the confirmations are replicated
-    here = None if ledger is None or ledger.is_standby else read_fingerprint(source)
+    asks_cluster = any(not ledger.is_standby for ledger in ledgers.values())
+    here = read_fingerprint(source) if asks_cluster else None
     source.rollback()
-    gaps = [] if ledger is None else list(find_gaps(hop, ledger, here, published))
+    found = {hop.name: list(find_gaps(hop, ledgers[hop.name], here, end)) for hop, end in published if hop.name in ledgers}
     # another cluster that has lost something is not to be attested
-    return min(gaps, key=lambda gap: gap.may_be_attested, default=None)
+    return {hop: min(gaps, key=lambda gap: gap.may_be_attested) for hop, gaps in found.items() if gaps}
 
 
 def find_gaps(

@@ -221,7 +221,7 @@ def read_source(session: StoreSession, hop: str) -> Source | None:
             array(select relaybox_internal.source_contradictions(h.hop))
                 || case when h.reads_log is null then array(select relaybox_internal.outbox_contradictions()) end contradictions
         from relaybox_internal.hop_out h
-        cross join relaybox_internal.sending_state(h.hop) s
+        cross join relaybox_internal.sending_states(array[h.hop]) s
         where h.hop = %s
         """,
         hop,

@@ -1,11 +1,11 @@
-"""What each store answers when it is asked how far its hops are: rows of sending_state.sql, receiving_state.sql and stream_state.sql.
+"""What each store answers when it is asked how far its hops are: rows of sending_states.sql, receiving_states.sql and stream_states.sql.
 
 Who asks which store when is decided in relaybox.monitoring.store_readings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypedDict, TypeVar
@@ -17,7 +17,7 @@ from relaybox.retention.retiring import Backlog, read_backlogs
 from relaybox.stores.endpoints import FailingEndpoint, read_failing_endpoints
 from relaybox.stores.reader_problems import ReaderProblem, list_reader_problems
 from relaybox.streams.topics import UnknownTopics, count_unknown_topics
-from relaybox.verification.conservation import TopicAccount, read_account
+from relaybox.verification.conservation import TopicAccount, read_accounts
 
 if TYPE_CHECKING:
     from relaybox.routes import Routes, Store
@@ -30,7 +30,7 @@ UNROUTED_SEQS = 1_000_000
 
 
 class SendingState(NamedTuple):
-    """How far a hop is, as its source knows it (sending_state.sql). Without its newest batch in the ledger, `planned_rows` is None."""
+    """How far a hop is, as its source knows it (sending_states.sql). Without its newest batch in the ledger, `planned_rows` is None."""
 
     planned_batch: int
     planned_position: int
@@ -50,7 +50,12 @@ class SendingState(NamedTuple):
 
 
 class ReceivingState(NamedTuple):
-    """How far a hop is, as its destination knows it (RECEIVING_STATE); `due` is what the source had confirmed."""
+    """How far a hop is, as its destination knows it (receiving_states.sql); `due` is what the source had confirmed.
+
+    Attributes:
+        store_id: of the destination.
+        source_id: of the store that the hop came from until now; None: not recorded yet.
+    """
 
     generation: int
     published_batch: int
@@ -65,11 +70,11 @@ class ReceivingState(NamedTuple):
     source_id: str | None
 
 
-RECEIVING_STATE = """
+_RECEIVING_STATES = """
     select r.*, s.store_id::text, i.source_id::text
-    from relaybox_internal.receiving_state(%(hop)s, %(confirmed_batch)s) r
+    from relaybox_internal.receiving_states(%s, %s) r
     cross join relaybox_internal.store s
-    join relaybox_internal.hop_in i on i.hop = %(hop)s
+    join relaybox_internal.hop_in i on i.hop = r.hop
 """
 
 
@@ -82,7 +87,7 @@ class StalledFields(TypedDict):
 
 
 class StreamState(NamedTuple):
-    """A StreamStatus as stream_state.sql gives it."""
+    """A StreamStatus as stream_states.sql gives it."""
 
     stream: str
     delivery_order: str
@@ -129,13 +134,11 @@ class StoreAnswer(Generic[State]):
 def ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> StoreAnswer[SendingState]:
     """How far the hops are that leave a store, and what its outbox keeps beside them."""
     hops = [hop for hop in routes.hops if hop.source == store]
-    states = {
-        hop.name: session.row_if_any(SendingState, "select * from relaybox_internal.sending_state(%s)", hop.name) for hop in hops
-    }
-    accounts = {hop.name: read_account(session, hop) for hop in hops if hop.upstream is None}
+    states = read_sending(session, [hop.name for hop in hops])
+    accounts = read_accounts(session, [hop for hop in hops if hop.upstream is None])
     unrouted = session.rows(Unrouted, "select * from relaybox_internal.unrouted_topics(%s)", UNROUTED_SEQS)
     orphaned_hops = tuple(hop for hop in read_backlogs(session, store, routes) if hop.keeps_messages)
-    unknown = {hop.name: found for hop in hops if (found := count_unknown_topics(session, hop, newest=UNROUTED_SEQS))}
+    unknown = count_unknown_topics(session, hops, newest=UNROUTED_SEQS)
     answer = known_hops(states, store)
     return replace(
         answer,
@@ -149,6 +152,31 @@ def ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> Store
         adopted=read_adopted(session),
         reader_problems=list_reader_problems(session, store, routes),
     )
+
+
+def read_sending(session: StoreSession, hops: Sequence[str]) -> dict[str, SendingState | None]:
+    """How far these hops are, as their source knows them; None: it does not know the hop. In the session's transaction."""
+    return _by_hop(hops, session.rows_by(SendingState, "hop", "select * from relaybox_internal.sending_states(%s)", list(hops)))
+
+
+def read_receiving(session: StoreSession, confirmed: Mapping[str, int]) -> dict[str, ReceivingState | None]:
+    """How far these hops are, as their destination knows them; None: it does not know the hop. In the session's transaction.
+
+    Args:
+        session: of the destination.
+        confirmed: the batch of each hop that its source has confirmed.
+    """
+    found = session.rows_by(ReceivingState, "hop", _RECEIVING_STATES, list(confirmed), list(confirmed.values()))
+    return _by_hop(confirmed, found)
+
+
+def read_streams(session: StoreSession, hops: Sequence[str]) -> dict[str, StreamState]:
+    """What the stream of each hop's log has decided, of the hops whose stream is registered. In the session's transaction."""
+    return session.rows_by(StreamState, "hop", "select * from relaybox_internal.stream_states(%s)", list(hops))
+
+
+def _by_hop(hops: Iterable[str], found: Mapping[str, State]) -> dict[str, State | None]:
+    return {hop: found.get(hop) for hop in hops}
 
 
 def _find_changed_outbox(session: StoreSession, store: Store) -> errors.OutboxChanged | None:

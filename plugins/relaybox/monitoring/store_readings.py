@@ -5,21 +5,22 @@ Hop by hop the order is such that two healthy stores never look as if one had lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from relaybox import errors
-from relaybox.hops.continuity import HistoryGap, PublishedEnd, find_gap
+from relaybox.hops.continuity import HistoryGap, PublishedEnd, find_gaps_of_hops
 from relaybox.monitoring.store_answers import (
-    RECEIVING_STATE,
     ReceivingState,
     SendingState,
     StoreAnswer,
     StreamState,
     ask_sending,
     known_hops,
+    read_receiving,
+    read_streams,
 )
 from relaybox.stores.opening import one_session
 from relaybox.stores.readings import Reader, Readings
@@ -127,9 +128,8 @@ class _StorePart(Generic[_Seen]):
         """How far the hops are that leave it; tells their destinations what is confirmed."""
         sending = ask_sending(session, self._store, routes=routes)
         self.said = StoreReading(sending)
-        for name in self._leaving:
-            state = sending.states.get(name)
-            self._reader.tell(("confirmed", name), state and state.received_batch)
+        states = {name: sending.states.get(name) for name in self._leaving}
+        self._reader.tell({("confirmed", name): state and state.received_batch for name, state in states.items()})
 
     def look(self, look: Callable[[Store], _Seen | None]) -> None:
         self._reader.so_far = self.said = replace(self.said, seen=look(self._store))
@@ -138,14 +138,11 @@ class _StorePart(Generic[_Seen]):
         """What needs to know of other stores, as they tell it."""
         waiting = [*(("confirmed", name) for name in self._arriving), *(("published", name) for name in self._leaving)]
         for heard in self._reader.hear(waiting):
-            for (what, name), told in heard:
-                if what == "confirmed":
-                    self._read_arrival(session, name, confirmed=told or 0)
-                else:
-                    self._compare(session, name, told)
+            confirmed = {name: told or 0 for (what, name), told in heard if what == "confirmed"}
+            self._read_arrivals(session, confirmed)
+            self._compare(session, {name: told for (what, name), told in heard if what == "published"})
             self._reader.so_far = self.said = self._extended()
-            for name in (name for (what, name), _ in heard if what == "confirmed"):
-                self._reader.tell(("published", name), self._arrived[name])
+            self._reader.tell({("published", name): self._arrived[name] for name in confirmed})
 
     def failed(self, error: errors.RelayboxError) -> StoreReading[_Seen]:
         """What it had said before its session failed, with the error where something is missing."""
@@ -161,20 +158,16 @@ class _StorePart(Generic[_Seen]):
         continued = frozenset(self._continued)
         return replace(self.said, receiving=receiving, continuing=StoreAnswer(dict(self._gaps)), continued=continued)
 
-    def _read_arrival(self, session: StoreSession, name: str, *, confirmed: int) -> None:
-        asked = {"hop": name, "confirmed_batch": confirmed}
-        self._arrived[name] = session.row_if_any(ReceivingState, RECEIVING_STATE, asked)
-        stream = session.row_if_any(StreamState, "select * from relaybox_internal.stream_state(%s)", name)
-        if stream is not None:
-            self._streams[name] = stream
+    def _read_arrivals(self, session: StoreSession, confirmed: Mapping[str, int]) -> None:
+        if confirmed:
+            self._arrived.update(read_receiving(session, confirmed))
+            self._streams.update(read_streams(session, list(confirmed)))
 
-    def _compare(self, session: StoreSession, name: str, published: ReceivingState | None) -> None:
-        self._continued.add(name)
-        if published is None:
-            return
-        gap = find_gap(session, self._leaving[name], _published_end(published))
-        if gap is not None:
-            self._gaps[name] = gap
+    def _compare(self, session: StoreSession, published: Mapping[str, ReceivingState | None]) -> None:
+        self._continued.update(published)
+        ends = [(self._leaving[name], _published_end(state)) for name, state in published.items() if state is not None]
+        if ends:
+            self._gaps.update(find_gaps_of_hops(session, ends))
 
 
 def _published_end(state: ReceivingState) -> PublishedEnd:

@@ -75,20 +75,16 @@ def read_backlogs(session: StoreSession, store: Store, routes: Routes) -> Iterat
 
     Runs in the session's transaction.
     """
-    for hop in list_orphaned_hops(session, store, routes):
-        not_moved = _read_not_moved(session, hop.hop) if hop.retired_at is None else _NotMoved(0, 0, None)
-        yield Backlog(**vars(hop), **not_moved._asdict())
+    hops = list_orphaned_hops(session, store, routes)
+    not_moved = session.rows_by(_NotMoved, "hop", _NOT_MOVED, [hop.hop for hop in hops if hop.retired_at is None])
+    for hop in hops:
+        yield Backlog(**vars(hop), **not_moved.get(hop.hop, _NotMoved(0, 0, None))._asdict())
 
 
-def _read_not_moved(session: StoreSession, hop: str) -> _NotMoved:
-    return session.row(
-        _NotMoved,
-        """
-        select planned_position - settled_position as unsettled_count, waiting_count, oldest_sent_at
-        from relaybox_internal.sending_state(%s)
-        """,
-        hop,
-    )
+_NOT_MOVED = """
+    select hop, planned_position - settled_position as unsettled_count, waiting_count, oldest_sent_at
+    from relaybox_internal.sending_states(%s)
+"""
 
 
 def choose_orphaned_hops(name: str, orphaned_hops: Sequence[Backlog], routes: Routes) -> tuple[Backlog, ...]:

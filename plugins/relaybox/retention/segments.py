@@ -195,7 +195,7 @@ def read_retention(store: Store, readers: Sequence[NamedReader] = ()) -> StoreRe
     with store_session(store, "asking what is kept, and for whom", application_name="relaybox retention") as session:
         session.execute("set transaction isolation level repeatable read read only")
         awaited = list_awaited(session, readers)
-        tables = tuple(_table(session, log_id, hop, awaited) for log_id, hop in _tables(session))
+        tables = _read_tables(session, awaited)
     return StoreRetention(store.name, tables)
 
 
@@ -206,8 +206,37 @@ class _Table(NamedTuple):
     hop: str | None
 
 
-def _tables(session: StoreSession) -> list[_Table]:
-    return [_Table(None, None), *session.rows(_Table, "select log_id, hop from relaybox_internal.hop_in order by hop")]
+_OUTBOX = _Table(None, None)
+
+
+def _read_tables(session: StoreSession, awaited: Sequence[UnsubscribedReader]) -> tuple[TableRetention, ...]:
+    """All tables of a store, their segments and their holders, in as many statements for many logs as for one."""
+    logs = session.rows(_Table, "select log_id, hop from relaybox_internal.hop_in order by hop")
+    segments = session.groups_by(Segment, "log_id", _SEGMENTS)
+    holders = session.groups_by(Holder, "log_id", _HOLDERS)
+    waiting: dict[int, list[Holder]] = {}
+    for one in awaited:
+        holder = Holder("awaited", one.reader.name, one.needs_from, None, None, what=one.what, next_step=one.next_step)
+        waiting.setdefault(one.log_id, []).append(holder)
+    tables = []
+    for log_id, hop in (_OUTBOX, *logs):
+        needing = (*(() if log_id is None else waiting.get(log_id, ())), *holders.get(log_id, ()))
+        needing = tuple(sorted(needing, key=lambda holder: holder.needs_from))
+        tables.append(TableRetention(hop, tuple(segments.get(log_id, ())), needing))
+    return (_with_unrouted(session, tables[0]), *tables[1:])
+
+
+_SEGMENTS = """
+    select s.log_id, s.segment::text as name, s.first, s.last, pg_total_relation_size(s.segment) as size_bytes
+    from relaybox_internal.segments() s order by s.log_id nulls first, s.first
+"""
+
+_HOLDERS = """
+    select t.log_id, h.kind, h.holder as name, h.needs_from, h.since, h.policy as stopped_consumer, h.detachable
+    from (select null::integer as log_id union all select i.log_id from relaybox_internal.hop_in i) t
+    cross join lateral relaybox_internal.holders(t.log_id) h
+    order by h.needs_from, h.kind, h.holder
+"""
 
 
 class _Unmoved(NamedTuple):
@@ -217,38 +246,17 @@ class _Unmoved(NamedTuple):
     topic: str
 
 
-def _table(session: StoreSession, log_id: int | None, hop: str | None, awaited: Sequence[UnsubscribedReader]) -> TableRetention:
-    segments = session.rows(
-        Segment,
-        """
-        select s.segment::text as name, s.first, s.last, pg_total_relation_size(s.segment) as size_bytes
-        from relaybox_internal.segments() s where s.log_id is not distinct from %s order by s.first
-        """,
-        log_id,
-    )
-    holders = session.rows(
-        Holder,
-        """
-        select kind, holder as name, needs_from, since, policy as stopped_consumer, detachable
-        from relaybox_internal.holders(%s) order by needs_from, kind, holder
-        """,
-        log_id,
-    )
-    waited_for = (
-        Holder("awaited", one.reader.name, one.needs_from, None, None, what=one.what, next_step=one.next_step)
-        for one in awaited
-        if one.log_id == log_id
-    )
-    found = TableRetention(hop, tuple(segments), tuple(sorted((*waited_for, *holders), key=lambda holder: holder.needs_from)))
-    if log_id is not None or not found.droppable:
-        return found
+def _with_unrouted(session: StoreSession, outbox: TableRetention) -> TableRetention:
+    """The same, with the topics that no hop reads as holders of what nobody else needs."""
+    if not outbox.droppable:
+        return outbox
     unmoved = session.rows(
         _Unmoved,
         "select q.seq, o.topic from relaybox_internal.unmoved_seq(%s, %s) q (seq) join relaybox_internal.sent_rows o on o.seq = q.seq",
-        *(found.droppable[0].first - 1, found.droppable[-1].last),
+        *(outbox.droppable[0].first - 1, outbox.droppable[-1].last),
     )
     unrouted = (Holder("unrouted", f"topic {one.topic}", one.seq, None, None) for one in unmoved)
-    return TableRetention(hop, found.segments, (*unrouted, *found.holders))
+    return TableRetention(None, outbox.segments, (*unrouted, *outbox.holders))
 
 
 def retain_store(
@@ -282,12 +290,16 @@ def retain_store(
         noted = seal_segments(session)
         # One that subscribes after this look is a subscription then. One of processed_by that is ended after it is seen by the next run.
         awaited = first_by_log(list_awaited(session, readers))
-        retained = [
-            _retained_for(session, hop, awaited[log_id])
-            if log_id in awaited
-            else _retained(hop, list(_drop_segments(session, log_id, recorded_by, patience_seconds)))
-            for log_id, hop in _tables(session)
-        ]
+        retained = [_drop_of(session, _OUTBOX, recorded_by, patience_seconds)]
+        for log in session.rows(_OldestSegment, "select * from relaybox_internal.oldest_log_segments()"):
+            if log.log_id in awaited:
+                retained.append(_retained_for(session, log.hop, awaited[log.log_id]))
+            elif log.segment is None:
+                retained.append(TableRetained(log.hop, 0, 0, "none", None, None))
+            elif log.holder is not None:
+                retained.append(TableRetained(log.hop, 0, 0, "kept", log.holder, log.needs_from))
+            else:
+                retained.append(_drop_of(session, _Table(log.log_id, log.hop), recorded_by, patience_seconds))
         if noted.is_waiting:
             seal_segments(session, noted)
         compacted_count, released_count = _compact_ledgers(session, recorded_by, awaited)
@@ -304,6 +316,16 @@ def retain_store(
             holder=table.holder or "none",
         )
     return done
+
+
+class _OldestSegment(NamedTuple):
+    """Of a log, and who needs a row of it (oldest_log_segments.sql); `segment` None: it has none; `holder` None: nobody."""
+
+    log_id: int
+    hop: str
+    segment: str | None
+    holder: str | None
+    needs_from: int | None
 
 
 class DropAnswer(NamedTuple):
@@ -346,10 +368,10 @@ limit 1
 """
 
 
-def _retained(hop: str | None, answers: Sequence[DropAnswer]) -> TableRetained:
-    *gone, last = answers
+def _drop_of(session: StoreSession, table: _Table, recorded_by: str, patience_seconds: float) -> TableRetained:
+    *gone, last = _drop_segments(session, table.log_id, recorded_by, patience_seconds)
     outcome = cast("Literal['kept', 'busy', 'none']", last.outcome)
-    return TableRetained(hop, len(gone), sum(one.bytes for one in gone), outcome, last.holder, last.needs_from)
+    return TableRetained(table.hop, len(gone), sum(one.bytes for one in gone), outcome, last.holder, last.needs_from)
 
 
 def _drop_segments(session: StoreSession, log_id: int | None, recorded_by: str, patience_seconds: float) -> Iterator[DropAnswer]:
@@ -370,18 +392,34 @@ def _drop_segments(session: StoreSession, log_id: int | None, recorded_by: str, 
 
 
 def _compact_ledgers(session: StoreSession, recorded_by: str, awaited: Collection[int]) -> tuple[int, int]:
-    """How many batches were forgotten, and how many detached segments let go, hop by hop; none of logs whose reader is awaited."""
+    """How many batches were forgotten, and how many detached segments let go; none of logs whose reader is awaited.
+
+    It asks once which hops and logs have something to remove, and then works hop by hop.
+    """
     batches = released = 0
-    for hop in session.values("select hop from relaybox_internal.hop_out order by hop"):
-        batches += _count(session, "select relaybox_internal.compact_hop_ledgers(%s)", hop)
-        session.reach("retention.compacted")
-    for log_id in session.values("select log_id from relaybox_internal.hop_in order by log_id"):
-        # in this order: what is let go no longer needs its ledgers
+    # before the ledgers: what is let go no longer needs them
+    for log_id in session.values(_DETACHED_LOGS):
         if log_id not in awaited:
             released += _count(session, "select relaybox_internal.release_detached(%s, %s)", log_id, recorded_by)
-        batches += _count(session, "select relaybox_internal.compact_log_ledgers(%s)", log_id)
+    for hop, log_id in session.rows(_Ledger, "select * from relaybox_internal.ledgers_to_compact()"):
+        if hop is not None:
+            batches += _count(session, "select relaybox_internal.compact_hop_ledgers(%s)", hop)
+        else:
+            batches += _count(session, "select relaybox_internal.compact_log_ledgers(%s)", log_id)
         session.reach("retention.compacted")
     return batches, released
+
+
+_DETACHED_LOGS = """
+    select distinct d.log_id from relaybox_internal.detached_segment d where d.state in ('detaching', 'detached') order by d.log_id
+"""
+
+
+class _Ledger(NamedTuple):
+    """Of a hop that leaves the store, or of a log."""
+
+    hop: str | None
+    log_id: int | None
 
 
 def _compact_derivations(session: StoreSession) -> int:

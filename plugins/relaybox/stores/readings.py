@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -17,8 +17,6 @@ from relaybox import errors
 from relaybox.stores.inquiries import CUT_GRACE_SECONDS, Inquiry, current_inquiry, start_asking
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from relaybox.routes import Store
 
 Key = tuple[str, str]
@@ -37,9 +35,9 @@ class _Board:
         self.changed = threading.Condition()
         self.told: dict[Key, Any] = {}
 
-    def tell(self, key: Key, value: Any) -> None:
+    def tell(self, told: Mapping[Key, Any]) -> None:
         with self.changed:
-            self.told.setdefault(key, value)
+            self.told = {**told, **self.told}
             self.changed.notify_all()
 
 
@@ -55,9 +53,9 @@ class Reader(Generic[_Answer]):
         self.so_far: _Answer | None = None
         """What the thread has read, as far as it is complete; a reader gets it whole."""
 
-    def tell(self, key: Key, value: Any) -> None:
-        """Tells the others. What a store owes them and does not tell is None for them."""
-        self._board.tell(key, value)
+    def tell(self, told: Mapping[Key, Any]) -> None:
+        """Tells the others, all at one moment: who waits for several hears them together. What a store owes and does not tell is None."""
+        self._board.tell(told)
 
     def hear(self, keys: Collection[Key]) -> Iterator[list[tuple[Key, Any]]]:
         """What others tell of these keys, each once, as it comes; several that came meanwhile at once."""
@@ -86,8 +84,7 @@ class Reader(Generic[_Answer]):
         """Tells the others that no more will come."""
         with self._board.changed:
             self._rest()
-        for key in self._owed:
-            self.tell(key, None)
+        self.tell(dict.fromkeys(self._owed))
 
     def _rest(self) -> None:
         self._used_seconds, self._working_since = self.seconds, None

@@ -65,6 +65,21 @@ class StoreSession:
             make = _maker(of, cursor, given)
             return [make(values) for values in cursor.fetchall()]
 
+    def groups_by(self, of: type[Row], key: str, query: str, *arguments: object) -> dict[Any, list[Row]]:
+        """The rows of a statement by their column of this name."""
+        with self.cursor() as cursor:
+            cursor.execute(query, _parameters(arguments))
+            make = _maker(of, cursor, {})
+            at = [column.name for column in cursor.description or ()].index(key)
+            groups: dict[Any, list[Row]] = {}
+            for values in cursor.fetchall():
+                groups.setdefault(values[at], []).append(make(values))
+            return groups
+
+    def rows_by(self, of: type[Row], key: str, query: str, *arguments: object) -> dict[Any, Row]:
+        """The same, where each row has another one."""
+        return {found: rows[0] for found, rows in self.groups_by(of, key, query, *arguments).items()}
+
     def value(self, query: str, *arguments: object) -> Any:
         """The first column of the first row of a statement; None without a row."""
         with self.cursor() as cursor:

@@ -9,6 +9,7 @@ from relaybox import errors
 from relaybox.log_events import emit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from relaybox.routes import Hop
@@ -54,7 +55,7 @@ def find_unknown_topics(source: StoreSession, hop: Hop) -> errors.UnknownTopic |
 
     Ends the transaction of the session.
     """
-    topics = _read_unknown_topics(source, hop)
+    topics = _read_unknown_topics(source, [hop]).get(hop.name)
     return _unknown_topic_error(hop, topics) if topics else None
 
 
@@ -63,31 +64,45 @@ class _Unmoved(NamedTuple):
     first_sent_at: datetime | None
 
 
-def count_unknown_topics(source: StoreSession, hop: Hop, *, newest: int) -> UnknownTopics | None:
-    """The same, and how much waits: reads this many of the outbox's newest seqs, but only while there are such topics.
+def count_unknown_topics(source: StoreSession, hops: Sequence[Hop], *, newest: int) -> dict[str, UnknownTopics]:
+    """The same of all hops that have such topics, and how much waits: of these hops it reads this many of the outbox's newest seqs.
 
     Ends the transaction of the session.
     """
-    topics = _read_unknown_topics(source, hop)
-    if not topics:
-        return None
+    unknown = _read_unknown_topics(source, hops)
+    return {hop.name: _count_unmoved(source, hop, unknown[hop.name], newest) for hop in hops if hop.name in unknown}
+
+
+def _count_unmoved(source: StoreSession, hop: Hop, topics: list[str], newest: int) -> UnknownTopics:
     source = source.doing(f"counting what hop {hop.name} does not move")
     unmoved = source.row(_Unmoved, _COUNT_UNMOVED, {"hop": hop.name, "topics": topics, "newest": newest})
     source.rollback()
     return UnknownTopics(tuple(topics), _unknown_topic_error(hop, topics), unmoved.message_count, unmoved.first_sent_at)
 
 
-def _read_unknown_topics(source: StoreSession, hop: Hop) -> list[str]:
-    source = source.doing(f"asking for the topics of hop {hop.name}")
-    unknown = source.value(
+class _UnknownTopicsOfHop(NamedTuple):
+    hop: str
+    topics: list[str]
+
+
+def _read_unknown_topics(source: StoreSession, hops: Sequence[Hop]) -> dict[str, list[str]]:
+    """Of these hops, those with topics that their source does not move."""
+    source = source.doing(
+        f"asking for the topics of hop {hops[0].name}" if len(hops) == 1 else "asking for the topics of its hops"
+    )
+    pairs = [(hop.name, topic) for hop in hops for topic in hop.topics]
+    unknown = source.rows(
+        _UnknownTopicsOfHop,
         """
-        select array(select unnest(%s) except select unnest(h.topics) order by 1)
-        from relaybox_internal.hop_out h where h.hop = %s and h.reads_log is null
+        select h.hop, array_agg(distinct w.topic order by w.topic) as topics
+        from unnest(%s::text[], %s::text[]) w (hop, topic)
+        join relaybox_internal.hop_out h on h.hop = w.hop and h.reads_log is null and w.topic <> all(h.topics)
+        group by h.hop
         """,
-        *(list(hop.topics), hop.name),
+        *([name for name, _ in pairs], [topic for _, topic in pairs]),
     )
     source.rollback()
-    return unknown or []
+    return dict(unknown)
 
 
 def _unknown_topic_error(hop: Hop, topics: list[str]) -> errors.UnknownTopic:
@@ -104,7 +119,7 @@ _COUNT_UNMOVED = """
         select greatest(q.last_value - %(newest)s, 0) as after_seq, q.last_value as through_seq from relaybox.outbox_seq q
     ),
     done as materialized (
-        select a.seq from looked_at l cross join lateral relaybox_internal.accounted_seqs(%(hop)s, l.after_seq, l.through_seq) a
+        select a.seq from looked_at l cross join lateral relaybox_internal.accounted_seqs(array[%(hop)s], l.after_seq, l.through_seq) a
         where a.state in ('delivered', 'planned', 'retired')
     )
     select count(*) as message_count, min(o.sent_at) as first_sent_at

@@ -5,7 +5,7 @@ Computed by the source from its rows and its ledger (`relaybox_internal.account_
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
@@ -87,7 +87,7 @@ class _Unaccounted(NamedTuple):
 def read_conservation(session: StoreSession, hop: str) -> Conservation:
     """Accounts for all that the outbox keeps, and names what breaks the law; the rows are read again only for that."""
     session.execute("set transaction isolation level repeatable read")
-    account = session.rows(TopicAccount, "select * from relaybox_internal.account_for_outbox(%s, 0, %s)", hop, LAST_SEQ)
+    account = session.rows(TopicAccount, "select * from relaybox_internal.account_for_outbox(array[%s], 0, %s)", hop, LAST_SEQ)
     broken: dict[DefectKind, list[Defect]] = {DefectKind.UNBATCHED: [], DefectKind.DOUBLED: []}
     if any(topic.is_broken for topic in account):
         query = "select message_id, sender, entry_count from relaybox_internal.unaccounted_messages(%s, 0, %s)"
@@ -97,18 +97,15 @@ def read_conservation(session: StoreSession, hop: str) -> Conservation:
     return Conservation(tuple(account), tuple(broken[DefectKind.UNBATCHED]), tuple(broken[DefectKind.DOUBLED]))
 
 
-def read_account(session: StoreSession, hop: Hop) -> tuple[TopicAccount, ...]:
-    """Accounts for the newest messages of the outbox that a first hop reads, by topic. One statement in the caller's transaction."""
-    account = session.rows(
-        TopicAccount,
-        """
+def read_accounts(session: StoreSession, hops: Sequence[Hop]) -> dict[str, tuple[TopicAccount, ...]]:
+    """Accounts for the newest messages of an outbox, for each first hop, by topic. One statement in the caller's transaction."""
+    query = """
         select a.*
         from relaybox.outbox_seq q
         cross join lateral relaybox_internal.account_for_outbox(%s, greatest(q.last_value - %s, 0), q.last_value) a
-        """,
-        *(hop.name, ACCOUNT_SEQS),
-    )
-    return tuple(account)
+    """
+    found = session.groups_by(TopicAccount, "hop", query, [hop.name for hop in hops], ACCOUNT_SEQS)
+    return {hop.name: tuple(found.get(hop.name, ())) for hop in hops}
 
 
 def find_broken(hop: Hop, account: tuple[TopicAccount, ...]) -> Iterator[errors.ConservationBroken]:

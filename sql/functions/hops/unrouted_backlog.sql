@@ -6,7 +6,7 @@ returns table (topic text, message_count bigint, first_sent_at timestamptz)
 language sql stable
 as $$
     select o.topic, count(*), min(o.sent_at)
-    from relaybox_internal.backlog_seqs(hop_name, 0, 9223372036854775806) b
+    from relaybox_internal.backlog_seqs(array[hop_name], 0, 9223372036854775806) b
     join relaybox_internal.sent_rows o on o.seq = b.seq
     where b.state = 'unrouted'
     group by o.topic

@@ -15,7 +15,7 @@ as $$
         else coalesce(
             (
                 select case s.state when 'routed' then 'waiting' else s.state end
-                from relaybox_internal.backlog_seqs(hop_.hop, reads - 1, reads) s limit 1
+                from relaybox_internal.backlog_seqs(array[hop_.hop], reads - 1, reads) s limit 1
             ),
             case
                 when topic_ = any(hop_.topics) and reads > hop_.anchor_seq

@@ -15,7 +15,7 @@ as $$
         from relaybox_adopted a where a.is_ghost and a.epoch > 0
     ), unread as (
         select o.sender, o.epoch, o.index
-        from relaybox_internal.backlog_seqs(hop_name, 0, 9223372036854775806) b
+        from relaybox_internal.backlog_seqs(array[hop_name], 0, 9223372036854775806) b
         join relaybox_internal.sent_rows o on o.seq = b.seq
         where b.state = 'routed' and exists (select from held)
         union all

@@ -20,13 +20,13 @@ as $$
     from relaybox_internal.sent_rows o
     left join (
         select b.seq, min(p.retired_by) as retired_by, min(p.retired_reason) as retired_reason
-        from relaybox_internal.backlog_seqs(head.hop, 0, anchor) b
+        from relaybox_internal.backlog_seqs(array[head.hop], 0, anchor) b
         join relaybox_internal.backlog p on p.hop = head.hop and p.backlog_id = b.backlog_id
         where b.state = 'retired'
         group by b.seq
     ) r on r.seq = o.seq
     left join (
-        select b.seq from relaybox_internal.read_seqs(head.hop, 0, anchor, common_batch) b
+        select b.seq from relaybox_internal.read_seqs(array[head.hop], 0, anchor, common_batch) b
         union
         select o.seq from relaybox_internal.generation g
         cross join lateral unnest(g.adopted_seqs) a (seqs)

@@ -8,8 +8,6 @@ set enable_seqscan = on
 as $$
 declare
     hop_ relaybox_internal.hop_out;
-    kept_from bigint;
-    settled bigint;
     first_needed bigint;
     last relaybox_internal.batch; -- the last batch that is removed
     removed bigint;
@@ -17,26 +15,7 @@ begin
     perform relaybox_internal.require_writable_primary();
     perform set_config('synchronous_commit', 'local', true);
     select * into hop_ from relaybox_internal.hop_out h where h.hop = hop_name for update;
-    kept_from := case
-        when hop_.reads_log is null
-            then (select s.first_kept_seq from relaybox_internal.store s)
-        else relaybox_internal.log_kept_from(hop_.reads_log)
-    end;
-    settled := case
-        when hop_.retired_at is null then (
-            select c.through_position
-            from relaybox_internal.newest_confirmation(hop_name, 'settled') c
-        )
-        else hop_.log_position + 1
-    end;
-    -- late messages have low seqs: batches are removed up to the first one that has a message here
-    select min(b.batch) into first_needed from relaybox_internal.batch b
-    where b.hop = hop_name and (
-        b.batch = hop_.batch or (b.last_position < settled) is not true
-        or exists (
-            select from relaybox_internal.batch_slices(b.slices) s where s.last_read >= kept_from
-        )
-    );
+    first_needed := relaybox_internal.first_needed_batch(hop_);
     select b.* into last from relaybox_internal.batch b
     where b.hop = hop_name and b.batch = first_needed - 1;
     if not found then

@@ -5,10 +5,11 @@ returns jsonb
 language sql stable
 set enable_seqscan = on
 as $$
-    select coalesce(
-        jsonb_agg(jsonb_build_object('hop', h.hop) || to_jsonb(a) order by h.hop, a.topic), '[]'
-    )
-    from relaybox_internal.hop_out h
-    cross join lateral relaybox_internal.account_for_outbox(h.hop, after_seq, through_seq) a
-    where h.reads_log is null and h.retired_at is null
+    select coalesce(jsonb_agg(to_jsonb(a) order by a.hop, a.topic), '[]')
+    from relaybox_internal.account_for_outbox(
+        array(
+            select h.hop from relaybox_internal.hop_out h where h.reads_log is null and h.retired_at is null
+        ),
+        after_seq, through_seq
+    ) a
 $$;

@@ -26,24 +26,27 @@ as $$
         join relaybox_internal.batch b
             on b.hop = h.hop and b.adopted and b.last_position > h.settled_position
         union all
-        select h.hop, b.first_seq, null
-        from leaving h
-        cross join lateral relaybox_internal.outbox_buckets(
-            h.lower, pg_current_snapshot(), h.topics, 4611686018427387904, h.anchor_seq
-        ) b
+        select w.hop, w.first_seq, null
+        from relaybox_internal.outbox_waiting(
+            array(
+                select h from relaybox_internal.hop_out h where h.reads_log is null and h.retired_at is null
+            )
+        ) w
         union all
         -- the first seq that it may still read
         select h.hop, lower(p.seqs), null
         from leaving h
         join relaybox_internal.backlog p on p.hop = h.hop and p.state = 'routed'
+    ), first as materialized (
+        select distinct on (n.hop) n.hop, n.seq, n.since
+        from needed n where n.seq is not null order by n.hop, n.seq, n.since
     )
-    select 'hop', h.hop, first.seq, coalesce(first.since, o.sent_at), h.stopped_consumer
+    select 'hop', h.hop, f.seq, coalesce(f.since, o.sent_at), h.stopped_consumer
     from leaving h
-    join lateral (
-        select n.seq, n.since from needed n
-        where n.hop = h.hop and n.seq is not null order by n.seq, n.since limit 1
-    ) first on true
-    left join lateral relaybox_internal.sent_row(first.seq) o on first.since is null
+    join first f on f.hop = h.hop
+    left join relaybox_internal.sent_times(
+        array(select distinct f.seq from first f where f.since is null)
+    ) o on o.seq = f.seq and f.since is null
     union all
     select
         'window', h.hop,

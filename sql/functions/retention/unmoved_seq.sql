@@ -13,10 +13,11 @@ begin
     from relaybox_internal.sent_rows o
     where o.seq > after_seq and o.seq <= through_seq and not exists (
         select
-        from relaybox_internal.hop_out h
-        cross join lateral relaybox_internal.accounted_seqs(h.hop, after_seq, through_seq) a
-        where h.reads_log is null and a.state in ('delivered', 'planned', 'retired')
-            and a.seq = o.seq
+        from relaybox_internal.accounted_seqs(
+            array(select h.hop from relaybox_internal.hop_out h where h.reads_log is null),
+            after_seq, through_seq
+        ) a
+        where a.state in ('delivered', 'planned', 'retired') and a.seq = o.seq
     )
     );
 end

@@ -29,6 +29,7 @@ declare
     now_writing text[];
     sealed_by xid8;
     has_later_row boolean;
+    ids record;
 begin
     perform relaybox_internal.require_fresh_transaction(
         'sealing', 'its number must be higher than that of each transaction that has a row in the segment'
@@ -106,9 +107,17 @@ begin
         execute format(
             'alter table %s enable always trigger refuse_late_row', candidates[n]::regclass
         );
+        -- each is one look into the index; no row comes or changes any more
+        execute format(
+            'select (select o.message_id from %1$s o order by o.message_id limit 1) as first, '
+            '(select o.message_id from %1$s o order by o.message_id desc limit 1) as last',
+            candidates[n]::regclass
+        )
+        into ids;
         delete from relaybox_internal.sealed_segment s where s.last_seq = lasts[n];
-        insert into relaybox_internal.sealed_segment (last_seq, first_seq, segment, sealed_xid)
-        values (lasts[n], firsts[n], candidates[n], sealed_by);
+        insert into relaybox_internal.sealed_segment
+            (last_seq, first_seq, segment, sealed_xid, first_message_id, last_message_id)
+        values (lasts[n], firsts[n], candidates[n], sealed_by, ids.first, ids.last);
     end loop;
 end
 $$;

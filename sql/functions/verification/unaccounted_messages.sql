@@ -16,7 +16,7 @@ as $$
     left join (
         select p.seq, count(*) as entry_count,
             array_agg(p.batch order by p.batch) filter (where p.batch is not null) as batches
-        from relaybox_internal.accounted_seqs(hop_name, after_seq, through_seq) p group by p.seq
+        from relaybox_internal.accounted_seqs(array[hop_name], after_seq, through_seq) p group by p.seq
     ) a on a.seq = o.seq
     where o.seq > after_seq and o.seq <= through_seq
         and o.topic = any(array(select unnest(relaybox_internal.hop_topics(hop_name))))

@@ -1,15 +1,15 @@
--- Returns what the destination of a hop has decided on the log that the hop brought: counts of its
--- decisions, and of its stream. No row: the hop's stream is not registered here.
-create or replace function relaybox_internal.stream_state(hop_name text)
+-- Returns what the destination of hops has decided on the log that each of them brought: counts of its
+-- decisions, and of its stream. A hop without a row: its stream is not registered here.
+create or replace function relaybox_internal.stream_states(hop_names text[])
 returns table (
-    stream text, delivery_order text, last_stream_position bigint, decided_rows bigint,
+    hop text, stream text, delivery_order text, last_stream_position bigint, decided_rows bigint,
     undecided_rows bigint, duplicate_count bigint,
     set_aside_count bigint, held_count bigint, stalled jsonb
 )
 language sql stable
 as $$
     select
-        s.stream, s.delivery_order, s.last_stream_position, l.decided_position,
+        i.hop, s.stream, s.delivery_order, s.last_stream_position, l.decided_position,
         i.published_position - l.decided_position,
         l.compacted_duplicates + (
             select coalesce(sum(d.duplicate_count), 0)::bigint
@@ -34,5 +34,5 @@ as $$
     from relaybox_internal.hop_in i
     join relaybox_internal.stream_log l on l.log_id = i.log_id
     join relaybox_internal.stream s on s.stream_id = l.stream_id
-    where i.hop = hop_name
+    where i.hop = any(hop_names)
 $$;
