@@ -238,7 +238,7 @@ def test_a_sink_of_kafka_keeps_the_log_unless_it_starts_at_latest(small: World, 
 
 
 def test_an_export_and_a_derivation_keep_the_log_until_they_run(small: World) -> None:
-    """The same, named as their commands name them; the version of a derivation does not count."""
+    """The same, named as their commands name them; without a start the version of a derivation does not count."""
     write_sink(small, "exports", "lake", {"stream": "flights", "store": "hub", "to": "parquet", "path": "/lake"})
     derive = {"from": "flights", "sql": "select payload, 'late' as topic from flights", "version": 1}
     late = {"topics": ["late"], "path": ["hub", "analytics"], "derive": derive}
@@ -257,4 +257,20 @@ def test_an_export_and_a_derivation_keep_the_log_until_they_run(small: World) ->
     small.query("hub", "select relaybox.subscribe('export.lake', 'flights', 'latest')")
     assert retain(small, "hub", "flights/1").holder == "awaited derivation late"
     small.query("hub", "select relaybox.subscribe('derive.late.v7', 'flights', 'latest')")
+    assert retain(small, "hub", "flights/1").dropped_count == 4
+
+
+def test_the_next_version_of_a_derivation_that_begins_anew_is_awaited(small: World) -> None:
+    """It derives from the beginning again, as its `start` says: what its predecessor has read is kept for it."""
+    derive = {"from": "flights", "sql": "select payload, 'late' as topic from flights", "version": 1, "start": "earliest"}
+    late = {"topics": ["late"], "path": ["hub", "analytics"], "derive": derive}
+    rewrite(small, routes={"flights": small_route(policy="cascade"), "late": late})
+    small.register()
+    move(small)
+    small.settle_all()
+    small.query("hub", "select relaybox.subscribe('derive.late.v1', 'flights', 'latest')")
+    rewrite(small, routes={"flights": small_route(policy="cascade"), "late": {**late, "derive": {**derive, "version": 2}}})
+    kept = retain(small, "hub", "flights/1")
+    assert (*result(kept), kept.holder) == (*KEPT, "awaited derivation late")
+    small.query("hub", "select relaybox.subscribe('derive.late.v2', 'flights', 'latest')")
     assert retain(small, "hub", "flights/1").dropped_count == 4

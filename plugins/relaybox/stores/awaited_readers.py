@@ -28,7 +28,7 @@ class NamedReader:
 
     Attributes:
         name: as it is shown: subscription billing, webhook orders, kafka warehouse, export lake, derivation delays.
-        subscription: its name in the store; of a derivation, with a star at its end for its version.
+        subscription: its name in the store; of a derivation whose version has no start, with a star at its end: any version.
         stream: of the store.
         store: its name.
         next_step: how it subscribes, or is awaited no longer.
@@ -81,7 +81,9 @@ def _named_readers(routes: Routes, store: Store) -> Iterator[NamedReader]:
     for route in routes.routes.values():
         if (derivation := route.derivation) is not None and route.path[0] == store:
             step = _run_or_remove(f"relaybox derive {route.name}")
-            name, subscription = f"derivation {route.name}", f"derive.{route.name}.v*"
+            # a version without a start begins behind what the one before it has done, which that one's subscription keeps
+            version = "*" if derivation.start is None else str(derivation.version)
+            name, subscription = f"derivation {route.name}", f"derive.{route.name}.v{version}"
             skips_kept = derivation.start == "latest"
             yield NamedReader(name, subscription, derivation.stream, store.name, step, step, step, skips_kept=skips_kept)
 
