@@ -106,6 +106,30 @@ def test_what_lies_before_the_anchor_of_a_hop_does_not_wait_for_it(world: World)
     assert world.query("airline", first) == [("flights/1", 1), ("other0/1", 6), ("other1/1", 9)]
 
 
+def test_each_of_two_hops_of_one_topic_has_an_account_of_its_own(world: World) -> None:
+    """What one has moved waits for the other."""
+    more = {"again": {"topics": ["flights", "more"], "path": ["airline", "hub"]}}
+    routes_file(world.path.parent, more_routes=more)
+    world.register()
+    world.send("a", "b", "c")
+    world.send("d", "e", topic="more")
+    world.transfer()
+    world.send("f")
+    states = "select hop, waiting_count from relaybox_internal.sending_states(array['again/1', 'flights/1']) order by 1"
+    assert world.query("airline", states) == [("again/1", 6), ("flights/1", 1)]
+    account = """
+        select hop, topic, committed_count, planned_count + delivered_count, waiting_count, missing_count, doubled_count
+        from relaybox_internal.account_for_outbox(array['again/1', 'flights/1'], 0, 1000000) order by 1, 2
+    """
+    assert world.query("airline", account) == [
+        ("again/1", "flights", 4, 0, 4, 0, 0),
+        ("again/1", "more", 2, 0, 2, 0, 0),
+        ("flights/1", "flights", 4, 3, 1, 0, 0),
+    ]
+    world.transfer(world.routes.hop("again/1"))
+    assert world.query("airline", states) == [("again/1", 0), ("flights/1", 1)]
+
+
 def opened_segments(world: World, message_id: str) -> list[str]:
     """The segments that a search for an id has locked."""
     with world.session() as session, session.cursor() as cursor:
