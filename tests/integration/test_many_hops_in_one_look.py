@@ -13,7 +13,7 @@ from relaybox.monitoring.message_trace import trace_message
 from relaybox.monitoring.status import read_status
 from relaybox.retention.segments import read_retention, retain_store
 from relaybox.stores.sessions import StoreSession
-from tests.support.world import World, routes_file
+from tests.support.world import World, insert, routes_file
 
 
 def name_routes(world: World, count: int) -> list[str]:
@@ -128,6 +128,25 @@ def test_each_of_two_hops_of_one_topic_has_an_account_of_its_own(world: World) -
     ]
     world.transfer(world.routes.hop("again/1"))
     assert world.query("airline", states) == [("again/1", 0), ("flights/1", 1)]
+
+
+def test_what_was_open_when_a_hop_planned_is_in_its_account(world: World) -> None:
+    """Its transaction is older than the newest snapshot of each hop, which knows it as open."""
+    name_routes(world, 1)
+    with world.session() as early:
+        insert(early, "early")
+        world.send("late")
+        world.send("late", topic="other0")
+        world.transfer()
+        world.transfer(world.routes.hop("other0/1"))
+        early.commit()
+    account = """
+        select hop, committed_count, planned_count + delivered_count, waiting_count, missing_count
+        from relaybox_internal.account_for_outbox(array['flights/1', 'other0/1'], 0, 1000000) order by 1
+    """
+    assert world.query("airline", account) == [("flights/1", 2, 1, 1, 0), ("other0/1", 1, 1, 0, 0)]
+    states = "select hop, waiting_count from relaybox_internal.sending_states(array['flights/1', 'other0/1']) order by 1"
+    assert world.query("airline", states) == [("flights/1", 1), ("other0/1", 0)]
 
 
 def opened_segments(world: World, message_id: str) -> list[str]:
