@@ -35,6 +35,8 @@ NOT_A_STEP = {
     "clients/reopening.py": "the same",
     "clients/sqlalchemy.py": "the same",
     "streams/senders.py": "an operator's declaration is one statement in one transaction",
+    "stores/opening.py": "each statement of a caller that only asks is a transaction",
+    "subscriptions/dead_letters.py": "an operator's change of a dead letter is one statement in one transaction",
     "subscriptions/subscriptions.py": "an operator's change of a subscription is one statement in one transaction",
     "retention/retiring.py": "an operator's word that a hop moves nothing more is one statement in one transaction",
     "subscriptions/topic_grants.py": "the owner's grant or revoke of topics is one transaction",
