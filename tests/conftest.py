@@ -25,7 +25,7 @@ from tests.support.memory import fast_temporary_directory, remove_left_directori
 from tests.support.patience import patience
 from tests.support.shared_classes import share_classes
 from tests.support.stores import read_clusters, running_clusters
-from tests.support.world import STORES, World, routes_file
+from tests.support.world import World, routes_file
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -83,9 +83,7 @@ def template(clusters: Mapping[str, Cluster], tmp_path_factory: pytest.TempPathF
     administer_all(clusters, "create database template_store")
     with pytest.MonkeyPatch.context() as monkeypatch:
         _serve(clusters, "template_store", directory, monkeypatch)
-        world = World(routes_file(directory))
-        world.initialise()
-        _pack_catalogs(world)
+        World(routes_file(directory)).initialise()
     return "template_store"
 
 
@@ -182,22 +180,6 @@ def _has_template(cluster: Cluster) -> bool:
     with closing(psycopg2.connect(**cluster.parameters("postgres"))) as connection, connection.cursor() as cursor:
         cursor.execute("select from pg_database where datname = 'template_store'")
         return cursor.fetchone() is not None
-
-
-def _pack_catalogs(world: World) -> None:
-    """Without the rows that init replaced, a copy has a quarter fewer bytes. Tables of the store keep the statistics that init left."""
-    for store in STORES:
-        with world.session(store, autocommit=True) as connection, connection.cursor() as cursor:
-            cursor.execute(
-                """
-                select format('vacuum full %s', c.oid::regclass) from pg_class c
-                where c.relnamespace = 'pg_catalog'::regnamespace and c.relkind = 'r' and not c.relisshared
-                """
-            )
-            for (statement,) in cursor.fetchall():
-                cursor.execute(statement)
-        with world.session(store):  # writes the file of cached catalogs (pg_internal.init) again, which copies keep
-            pass
 
 
 def _serve(clusters: Mapping[str, Cluster], database: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Parameters:

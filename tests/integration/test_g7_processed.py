@@ -151,7 +151,7 @@ def test_g7_an_ended_subscription_stops_settling_and_says_so(processed: World) -
     )
     with pytest.raises(errors.NotSubscribed, match="has no subscription audit to stream flights") as stopped:
         settle_hop(processed.route, processed.second_hop, recorded_by="test")
-    assert "relaybox.subscribe('audit', 'flights')" in str(stopped.value)
+    assert "relaybox.subscribe('audit', 'flights', '2')" in str(stopped.value)
     assert processed.query(
         "hub", "select state, max(through_position) from relaybox_internal.confirmation group by 1 order by 1"
     ) == [
