@@ -346,7 +346,7 @@ class DropAnswer(NamedTuple):
 def _retained_for(session: StoreSession, hop: str | None, awaited: UnsubscribedReader) -> TableRetained:
     """Nothing was dropped: the store itself would not keep it for a reader that it does not know.
 
-    Who needs an earlier row comes first, as in read_retention(): without a replay window everything is kept, whoever subscribes.
+    Who needs an earlier row comes first, as in read_retention(): without a replay window everything is kept.
     """
     first = session.row_if_any(_FirstHolder, _FIRST_HOLDER, {"log_id": awaited.log_id, "before": awaited.needs_from})
     holder, needs_from = first or (f"awaited {awaited.reader.name}", awaited.needs_from)

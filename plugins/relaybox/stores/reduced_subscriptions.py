@@ -100,7 +100,7 @@ select subscription_id, subscription, topic from relaybox_internal.subscription 
 def list_reduced_subscriptions(session: StoreSession, store: Store, routes: Routes) -> list[ReducedSubscription]:
     """The open subscriptions of a store that lost topics since they were made, by name.
 
-    Not those for which somebody decided: another reader of their kind in the file has the topic, or a keeper of it was made since it
+    Not those that a person has decided on: another reader of their kind in the file has the topic, or a keeper of it was made since it
     left (ended or not). A topic that leaves is known from the next init on. Reads no message. Runs in the session's transaction.
     """
     carried = CarriedTopics.of(store, routes)
