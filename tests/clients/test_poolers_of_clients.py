@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -53,23 +54,6 @@ def test_g10_consumers_work_through_a_pooler(pooled: World, library: Library) ->
     assert pooled.value(STORE, "select done_stream_position from relaybox.subscriptions") == 12
 
 
-@pytest.mark.parametrize("pooled", [2], indirect=True)
-def test_prepared_statements_behind_a_pooler_are_told_how_to_switch_them_off(pooled: World) -> None:
-    """asyncpg prepares each statement by name unless it is told not to; two consumers meet each other's names."""
-
-    async def scenario() -> None:
-        async def handle(connection: Any, message: Message) -> None:
-            await connection.fetch("select 1")
-
-        workers = [
-            aio.Consumer(partial(connect_asyncpg, STORE), "billing", until_empty=True, max_count=1, retries=0) for _ in range(3)
-        ]
-        await asyncio.gather(*(worker.run(handle) for worker in workers))
-
-    with pytest.raises(errors.ConfigurationError, match=r"\((26000|42P05)\).*statement_cache_size=0"):
-        asyncio.run(scenario())
-
-
 @contextmanager
 def through(world: World, cluster: Cluster, mode: str) -> Iterator[Callable[[], None]]:
     """A pooler before the store, with six messages; calling ends its sessions of the server, and waits until they have ended."""
@@ -98,6 +82,44 @@ END_SESSIONS = """
 select pg_terminate_backend(pid, 10000) from pg_stat_activity
 where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
 """
+
+
+async def prepare_by_name(connection: Any, _: Message) -> None:
+    await connection.fetch("select 1")
+
+
+def test_statements_that_the_next_session_lacks_are_told_how_to_switch_them_off(
+    world: World, clusters: Mapping[str, Cluster]
+) -> None:
+    """asyncpg prepares each statement by name unless it is told not to. The pooler's next session of the server has no such name."""
+    worker = aio.Consumer(partial(connect_asyncpg, STORE), "billing", until_empty=True, max_count=1, retries=0)
+    with (
+        through(world, clusters[STORE], "transaction") as end_sessions,
+        before_each_transaction(lambda _: end_sessions()),
+        pytest.raises(errors.ConfigurationError, match=r"\(26000\).*statement_cache_size=0"),
+    ):
+        asyncio.run(worker.run(prepare_by_name))
+
+
+def test_statements_whose_names_are_taken_are_told_how_to_switch_them_off(pooled: World) -> None:
+    """Another client of the pooler has prepared what asyncpg's next names are, in the one session of the server."""
+    worker = aio.Consumer(partial(connect_asyncpg, STORE), "billing", until_empty=True, max_count=1, retries=0)
+
+    async def scenario() -> None:
+        other = await connect_asyncpg(STORE, statement_cache_size=0)
+        newest = (await other.prepare("select 1", name=True)).get_name()
+        await other.execute(";".join(f"prepare {name} as select 1" for name in next_names(newest, 100)))
+        await other.close()
+        await worker.run(prepare_by_name)
+
+    with pytest.raises(errors.ConfigurationError, match=r"\(42P05\).*statement_cache_size=0"):
+        asyncio.run(scenario())
+
+
+def next_names(name: str, count: int) -> Iterator[str]:
+    """What asyncpg calls the next statements of this process: the same name with the next hexadecimal numbers."""
+    before, number, after = re.fullmatch(r"(.*_)([0-9a-f]+)(__)", name).groups()
+    return (f"{before}{int(number, 16) + step:x}{after}" for step in range(1, count + 1))
 
 
 MOMENTS = ("between transactions", "the handler", "the acknowledgement")
@@ -138,7 +160,7 @@ def pooled_engine(driver: str, store: str, **_: object) -> Any:
 
 
 def consume_while_sessions_end(library: Library, end_sessions: Callable[[], None], moment: str) -> None:
-    """Handles six messages; at the third one the sessions of the server end, once."""
+    """Handles six messages; at the third one, or before the third transaction, the sessions of the server end, once."""
     ended: list[int] = []
 
     def end_once(number: int) -> bool:
@@ -153,15 +175,21 @@ def consume_while_sessions_end(library: Library, end_sessions: Callable[[], None
         if moment != "between transactions" and end_once(message.stream_position) and moment == "the handler":
             await library.execute(connection, "select 1")
 
-    begin, begun = ConsumerSession.begin, itertools.count(1)
-
-    def end_and_begin(of: ConsumerSession) -> Any:
-        if moment == "between transactions":
-            end_once(next(begun))
-        return begin(of)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ConsumerSession, "begin", end_and_begin)
+    with before_each_transaction(end_once) if moment == "between transactions" else nullcontext():
         worker = library.run(library.consume(STORE, handle, pooled=True, max_count=6))
     assert len(ended) == 1
     assert worker.refused_count == 0
+
+
+@contextmanager
+def before_each_transaction(call: Callable[[int], object]) -> Iterator[None]:
+    """Calls with the number of the consumer's transaction, from 1, before it begins."""
+    begin, begun = ConsumerSession.begin, itertools.count(1)
+
+    def call_and_begin(of: ConsumerSession) -> Any:
+        call(next(begun))
+        return begin(of)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ConsumerSession, "begin", call_and_begin)
+        yield
