@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from relaybox.local.clusters import Cluster, write_service_file
-from relaybox.stores.schema import apply_schema, init_transaction
+from relaybox.stores.init.one_store import apply_schema, init_transaction
 from tests.support import disposal
 from tests.support.administration import administer_all, copy_database
 from tests.support.backups import Backups

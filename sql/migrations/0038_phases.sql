@@ -1,6 +1,6 @@
 -- pre: adds only
 -- Code of the previous version goes on after a `pre` migration, and refuses a store that has had a later `post` one.
--- `relaybox init` adds the column before it locks a row of the table (stores.init_locks): here it would wait for itself.
+-- `relaybox init` adds the column before it locks a row of the table (stores.init.locks): here it would wait for itself.
 
 do $$
 begin

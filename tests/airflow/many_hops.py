@@ -17,7 +17,7 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import Cluster, write_service_file
 from relaybox.routes import Routes, load_routes
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support import disposal
 from tests.support.administration import administer
 

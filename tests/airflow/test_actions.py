@@ -16,7 +16,7 @@ from relaybox.airflow.approvals import cell, digest_shown
 from relaybox.airflow.dags.actions import build_redrive_dags, build_skip_dags
 from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.consumer import Consumer
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.airflow.answers import APPROVED, answered
 from tests.airflow.deferred import execute
 from tests.airflow.replay_world import reading

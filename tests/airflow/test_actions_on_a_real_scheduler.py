@@ -16,7 +16,7 @@ import yaml
 from relaybox.consumer import Consumer, Message
 from relaybox.errors import StackFailed
 from relaybox.local.clusters import Cluster
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from relaybox.verification.reliability import PERFECT
 from relaybox.verification.route_verification import verify_route
 from tests.airflow.open_questions import answer, wait_until_asked

@@ -24,8 +24,8 @@ from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.routes import Store, Watch
 from relaybox.spark.runner import SparkRunner
 from relaybox.spark.tasks import ContextSession
-from relaybox.stores.connections import connect
-from relaybox.stores.inquiries import Inquiry
+from relaybox.stores.parallel_reads.deadlines import Inquiry
+from relaybox.stores.sessions.connections import connect
 from relaybox.verification.route_verification import verify_route
 from tests.support.certificates import EXPIRED, Authority
 from tests.support.memory import fast_temporary_directory

@@ -20,8 +20,8 @@ from relaybox import errors
 from relaybox.airflow import credential_renewal
 from relaybox.airflow.service_file import service_file
 from relaybox.routes import Store
-from relaybox.stores.connections import connect
-from relaybox.stores.credentials import Renewal, note_admitted, renew_credentials
+from relaybox.stores.sessions.connections import connect
+from relaybox.stores.sessions.credentials import Renewal, note_admitted, renew_credentials
 from tests.airflow.connections import change_connection
 from tests.airflow.rotating_logins import RotatingLogin, rotating_login
 from tests.support.patience import patience
@@ -206,7 +206,7 @@ def test_a_full_disk_keeps_the_former_file(login: RotatingLogin, asked: list[str
 def test_a_process_of_the_task_gets_fresh_credentials(login: RotatingLogin) -> None:
     """A Spark driver and its workers have neither Airflow's connections nor its environment: they ask through the file's directory."""
     program = (
-        "import sys\nfrom relaybox.stores.connections import connect\n"
+        "import sys\nfrom relaybox.stores.sessions.connections import connect\n"
         "connect('hub', application_name='test').close()\nprint('in', flush=True)\nsys.stdin.readline()\n"
         "connect('hub', application_name='test').close()\nprint('in again', flush=True)\n"
     )

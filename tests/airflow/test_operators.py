@@ -797,7 +797,7 @@ def test_a_route_may_do_without_spark(connected: World, spark_submit: SparkSubmi
 SLOW_DRIVER = """\
 #!/bin/sh
 exec "$PYSPARK_PYTHON" -c "
-from relaybox.stores.connections import connect
+from relaybox.stores.sessions.connections import connect
 with connect('airline', application_name='slow driver').cursor() as cursor: cursor.execute('select pg_sleep(600)')
 "
 """
@@ -842,7 +842,7 @@ def test_a_time_limit_cancels_the_statements_of_a_verification(
     connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its statements end with the limit, and do not wait for a lock as long as they would."""
-    monkeypatch.setattr("relaybox.stores.settings.LOCK_TIMEOUT_SECONDS", 60)
+    monkeypatch.setattr("relaybox.stores.sessions.settings.LOCK_TIMEOUT_SECONDS", 60)
     connected.send("one")
     connected.transfer_all()
     sessions = "select count(*) from pg_stat_activity where application_name = 'relaybox flights verify'"

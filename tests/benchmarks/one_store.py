@@ -10,7 +10,7 @@ from pathlib import Path
 
 from relaybox.local.clusters import create_cluster, write_service_file
 from relaybox.routes import load_routes
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.world import STORES, routes_file
 
 

@@ -14,7 +14,7 @@ from statistics import median
 import psycopg2
 
 from relaybox.payloads.store_references import read_references
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.sessions.store_session import StoreSession
 from tests.benchmarks.one_store import one_store
 
 MESSAGES, ROUNDS = 1_000_000, 5

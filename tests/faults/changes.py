@@ -14,8 +14,8 @@ import yaml
 
 from relaybox import errors
 from relaybox.routes import Routes, load_routes
-from relaybox.stores.initialisation import initialise_stores
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.all_stores import initialise_stores
+from relaybox.stores.init.one_store import initialise_store
 from tests.faults.drivers import forked
 from tests.faults.stores import UNDISTURBED
 from tests.support.world import STORES

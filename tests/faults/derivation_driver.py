@@ -23,8 +23,8 @@ from relaybox.spark.frames import numbered_rows
 from relaybox.spark.frames.batch_reader import BatchReader
 from relaybox.spark.frames.columns import SCHEMA
 from relaybox.spark.frames.options import ReadOptions
-from relaybox.stores import settings
-from relaybox.stores.settings import duration
+from relaybox.stores.sessions import settings
+from relaybox.stores.sessions.settings import duration
 from tests.faults.derived import derived_payloads
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from relaybox.hops.transfer import transfer_hop
 from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import Route, Store, load_routes
-from relaybox.stores import settings as session_settings
+from relaybox.stores.sessions import settings as session_settings
 from tests.faults.adopted import run_command
 from tests.support.patience import patience
 from tests.support.world import wait_until

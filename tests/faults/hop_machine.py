@@ -23,7 +23,7 @@ from relaybox.hops.planning import AttemptOwner, Planned, plan_batch
 from relaybox.hops.publishing import PublishedBatch, ask_destination, make_log_segments, publish_batch
 from relaybox.hops.transfer import transfer_hop
 from relaybox.routes import Hop
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from relaybox.verification.route_verification import verify_route
 from tests.faults.lives import Life, any_one, hops
 from tests.support.breaking import FirstSlices, Stopped

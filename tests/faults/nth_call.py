@@ -21,9 +21,9 @@ import psycopg2
 from psycopg2 import sql
 from psycopg2.extensions import cursor as Cursor
 
-from relaybox.stores import connections
-from relaybox.stores.answer_limits import LimitedConnection, LimitedCursor
-from relaybox.stores.refusals import Refusal, ask_again
+from relaybox.stores.sessions import connections
+from relaybox.stores.sessions.answer_limits import LimitedConnection, LimitedCursor
+from relaybox.stores.sessions.refusals import Refusal, ask_again
 from tests.support.world import wait_until
 
 _real_connect = psycopg2.connect

@@ -16,7 +16,7 @@ import yaml
 from relaybox.env_vars import environment
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.routes import Hop, Route, Routes, load_routes
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.faults import adopted, derived
 from tests.faults.drivers import Mission
 from tests.faults.proxy import Proxy

@@ -13,7 +13,7 @@ import pytest
 from relaybox.adoption import adopting
 from relaybox.failpoints import ADOPT_FAILPOINTS
 from relaybox.local.clusters import Cluster, write_service_file
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.adoption import ROWS, make_numbered_table, numbers, prepare, problems, sent, work, write
 from tests.support.memory import fast_temporary_directory
 from tests.support.stores import make_cluster, start_cluster

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from relaybox.stores.migrations import sql_directory
+from relaybox.stores.schema.migrations import sql_directory
 from tests.faults.library import CORE, name_of
 
 SHOWN = {

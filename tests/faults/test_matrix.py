@@ -18,11 +18,11 @@ from tests.faults.sites import LAYOUTS
 REPOSITORY = Path(__file__).parents[2]
 
 NOT_A_STEP = {
-    "stores/answer_limits.py": "a session ends its own COMMIT at a limit",
-    "stores/connections.py": "commit_durably and commit are the places where failpoints are reached",
-    "stores/sessions.py": "a session commits as a step, or for a module that is named below",
-    "stores/settings.py": "sets a new session up before its first transaction",
-    "stores/initialisation.py": "adds one column to a store of version 37 or less; the next init finds it there or adds it",
+    "stores/sessions/answer_limits.py": "a session ends its own COMMIT at a limit",
+    "stores/sessions/connections.py": "commit_durably and commit are the places where failpoints are reached",
+    "stores/sessions/store_session.py": "a session commits as a step, or for a module that is named below",
+    "stores/sessions/settings.py": "sets a new session up before its first transaction",
+    "stores/init/all_stores.py": "adds one column to a store of version 37 or less; the next init finds it there or adds it",
     "sinks/worker.py": "a worker's transactions are those of a consumer; it has SINK_FAILPOINTS, and is killed at each of them",
     "sinks/subscribing.py": "a subscription is made by one statement in one transaction",
     "sinks/states.py": "the end of a pause is one statement in one transaction",

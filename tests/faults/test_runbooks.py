@@ -14,7 +14,7 @@ import pytest
 from relaybox import errors
 from relaybox.local.clusters import Cluster, create_cluster, installed_postgres_binaries, write_service_file
 from relaybox.local.processes import server_account
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.faults.delivery import doubled, not_dense, read_delivered, undelivered
 from tests.faults.wal_copies import ask
 from tests.support.memory import fast_temporary_directory

@@ -21,7 +21,7 @@ from relaybox.monitoring.status import read_status
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
 from relaybox.routes import Hop, Route, Routes, load_routes
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from relaybox.verification.route_verification import verify_route
 from tests.support.administration import administer, copy_database
 

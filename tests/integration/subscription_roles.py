@@ -10,7 +10,7 @@ import psycopg2
 import pytest
 import yaml
 
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.streams import STORE
 from tests.support.world import World
 

@@ -10,8 +10,8 @@ import yaml
 
 from relaybox import errors
 from relaybox.adoption.tables import read_adopted
-from relaybox.stores.schema import initialise_store
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.init.one_store import initialise_store
+from relaybox.stores.sessions.store_session import StoreSession
 from tests.support.adoption import INSERT, adopt, make_table, problems, sent, unadopt, write
 from tests.support.cli import invoke
 from tests.support.database_dump import dump

@@ -10,7 +10,7 @@ import pytest
 
 from relaybox import errors
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.adoption import INSERT, adopt, make_table, numbers, sent, unadopt, write
 from tests.support.memory import fast_temporary_directory
 from tests.support.postgres_versions import NEWEST, server_binaries

@@ -13,7 +13,7 @@ import yaml
 
 from relaybox import errors
 from relaybox.consumer import Consumer
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from relaybox.subscriptions import dead_letters, subscriptions
 from relaybox.subscriptions.approvals import pin_subscription
 from relaybox.subscriptions.redriving import redrive_dead_letters

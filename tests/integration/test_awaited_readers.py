@@ -12,7 +12,7 @@ import yaml
 from relaybox import errors
 from relaybox.hops.confirmations import settle_hop
 from relaybox.retention.segments import TableRetained, read_retention, retain_store
-from relaybox.stores.awaited_readers import named_readers
+from relaybox.stores.readers.awaited_readers import named_readers
 from tests.support.cli import invoke
 from tests.support.endpoint import endpoint
 from tests.support.sinks import deliver_waiting, kafka, webhook, write_sink

@@ -10,7 +10,7 @@ import pytest
 from relaybox import errors
 from relaybox.hops.changed_readers import refuse_changed_readers
 from relaybox.stores.opening import open_store
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.sessions.store_session import StoreSession
 from tests.support.cli import invoke
 from tests.support.patience import patience
 from tests.support.world import World

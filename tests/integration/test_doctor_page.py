@@ -14,7 +14,7 @@ import pytest
 from relaybox.cli.terminal.doctor import show_reports
 from relaybox.monitoring.doctor.checks import CHECKS
 from relaybox.monitoring.doctor.examination import StoreReport, examine_stores
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.cli import invoke
 from tests.support.world import World, wait_until
 

@@ -13,7 +13,7 @@ import yaml
 
 from relaybox import errors
 from relaybox.local.clusters import Cluster, write_service_file
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.administration import administer
 from tests.support.cli import invoke
 from tests.support.memory import fast_temporary_directory

@@ -13,7 +13,7 @@ import pytest
 
 from relaybox.local.clusters import Cluster
 from relaybox.local.pgbouncer import PgBouncer
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.cli import invoke
 from tests.support.memory import fast_temporary_directory
 from tests.support.services import break_service, read_service

@@ -15,7 +15,7 @@ from relaybox.hops.copying import SliceCopied, SliceJob, copy_slice, session_nam
 from relaybox.hops.planning import AttemptOwner, plan_batch, read_batch
 from relaybox.hops.publishing import ask_destination, make_log_segments
 from relaybox.hops.transfer import Progress, transfer_hop
-from relaybox.stores.connections import connect
+from relaybox.stores.sessions.connections import connect
 from tests.support.patience import patience
 from tests.support.services import add_route
 from tests.support.world import World, wait_until

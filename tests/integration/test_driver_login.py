@@ -10,7 +10,7 @@ import psycopg2
 import pytest
 
 from relaybox import errors
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.cli import invoke
 from tests.support.services import break_service
 from tests.support.sinks import webhook

@@ -19,7 +19,7 @@ from relaybox.hops.batches import Slice
 from relaybox.hops.copying import SliceCopied, SliceJob, copy_slice
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
-from relaybox.stores.connections import connect, translate
+from relaybox.stores.sessions.connections import connect, translate
 from tests.support.breaking import copy_first_slices
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
@@ -161,7 +161,7 @@ ALLOWED = {
     "local/bench/slow_link.py SlowLink._accept OSError": "the listener was closed: the measurement is over",
     "local/bench/slow_link.py _close suppress(OSError)": "the other end has closed it before",
     "local/bench/slow_link.py _forward suppress(OSError)": "either end was closed: so is the other",
-    "stores/frame_relay.py FrameRelay._drop_notices BlockingIOError": "it waits for the rest, until the limit",
+    "stores/binary_copy/frame_relay.py FrameRelay._drop_notices BlockingIOError": "it waits for the rest, until the limit",
     "airflow/page/permissions.py _host_of ValueError": "what is no address is no origin: the request is refused",
     "airflow/page/store_overview.py StoreOverview.paused_dags (HTTPException, SQLAlchemyError)": "stores are shown also while Airflow is late",
     "airflow/page/store_overview.py _version FileNotFoundError": "reading the file tells",
@@ -208,7 +208,7 @@ ALLOWED = {
     "local/scratch.py _looks_older FileNotFoundError": "removed meanwhile",
     "local/processes.py send_signal ProcessLookupError": "a process that has gone needs no signal",
     "local/demo/producers.py produce suppress(EOFError, ConnectionError)": "the parent that would read the report has gone",
-    "stores/inquiries.py Inquiry.end suppress(OSError)": "the session ended before it was cut",
+    "stores/parallel_reads/deadlines.py Inquiry.end suppress(OSError)": "the session ended before it was cut",
     "monitoring/doctor/disk.py _is_directory_of OSError": "a directory that can't be read is the answer: the disk is not known",
     "local/pgbouncer.py PgBouncer._answers psycopg2.OperationalError": "no connection is the answer: it does not listen yet",
     "airflow/store_watch.py _notified TimeoutError": "no notification came: the answer",
@@ -225,7 +225,7 @@ ALLOWED = {
     "spark/lake/new_files.py _link_file FileExistsError": "the answer: another one has created it",
     "spark/lake/new_files.py _put_object exceptions.AlreadyExistsError": "the answer: another one has created it",
     "spark/lake/iceberg_table.py IcebergLakeTable.load (NoSuchTableError, NoSuchNamespaceError)": "there is no table yet: the caller is told so",
-    "stores/certificates.py _shake_hands TimeoutError": "a server that is silent after the handshake accepts the certificate",
+    "stores/sessions/certificates.py _shake_hands TimeoutError": "a server that is silent after the handshake accepts the certificate",
     "airflow/page/store_overview.py StoreOverview._metrics_of HTTPException": "relaybox_store_up says what the store did not answer",
     "airflow/page/store_overview.py StoreOverview._read_last_runs (HTTPException, SQLAlchemyError)": "the page shows the stores all the same",
     "airflow/page/store_overview.py StoreOverview._report_of HTTPException": "the page names the store as waiting, and shows the others",
@@ -242,13 +242,13 @@ ALLOWED = {
     "exact_json.py write_json (TypeError, RecursionError)": "written again without recursion, which raises for what is no JSON",
     "exact_json.py _integer ValueError": "a number of too many digits for int is a Decimal",
     "local/scratch.py make_scratch FileNotFoundError": "the directory was taken for abandoned before it was open: another one is made",
-    "stores/credentials.py _ask FileNotFoundError": "no socket is the answer: the owner of the service file renews it",
-    "stores/credentials.py _directory OSError": "no directory is the answer: libpq tells what is wrong with the service file",
-    "stores/service_files.py has_section OSError": "a file that can't be read has no section; opening the session tells",
-    "stores/service_files.py correct_service OSError": "a file that can't be read is the answer: its next step",
-    "stores/frame_relay.py FrameRelay._peek OSError": "libpq meets the same error of the socket, and tells it",
-    "stores/frame_relay.py FrameRelay._send BlockingIOError": "waits until the socket takes more",
-    "stores/pipe.py CopySender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
+    "stores/sessions/credentials.py _ask FileNotFoundError": "no socket is the answer: the owner of the service file renews it",
+    "stores/sessions/credentials.py _directory OSError": "no directory is the answer: libpq tells what is wrong with the service file",
+    "stores/sessions/service_files.py has_section OSError": "a file that can't be read has no section; opening the session tells",
+    "stores/sessions/service_files.py correct_service OSError": "a file that can't be read is the answer: its next step",
+    "stores/binary_copy/frame_relay.py FrameRelay._peek OSError": "libpq meets the same error of the socket, and tells it",
+    "stores/binary_copy/frame_relay.py FrameRelay._send BlockingIOError": "waits until the socket takes more",
+    "stores/binary_copy/pipe.py CopySender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
     "clients/asyncpg.py AsyncpgSession.close InternalClientError": "the session that was to be closed has been ended by the server",
     "clients/raw.py is_closed InterfaceError": "a connection that its pool has taken back is closed, and that is the answer",
     "contracts/sql_check.py list_patterns UntranslatablePattern": "nothing refers to it: write_function() refuses each that is used",
@@ -302,7 +302,13 @@ def test_every_broad_except_raises_again() -> None:
         # what a consumer's handler raises is the reason with which its message is refused; what an asker raises goes to who waits;
         # what a team's callback raises is a warning, and it is called again; what a call of steps raises is told to the steps
         and str(path.relative_to(root))
-        not in ("aio/loop.py", "clients/steps.py", "consumer/loop.py", "stores/inquiries.py", "airflow/operators/look.py")
+        not in (
+            "aio/loop.py",
+            "clients/steps.py",
+            "consumer/loop.py",
+            "stores/parallel_reads/deadlines.py",
+            "airflow/operators/look.py",
+        )
         and (node.type is None or {"Exception", "BaseException"} & _names(node.type))
         and not isinstance(node.body[-1], ast.Raise)
     ]

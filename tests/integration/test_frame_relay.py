@@ -12,9 +12,9 @@ import psycopg2
 import pytest
 
 from relaybox import errors
-from relaybox.stores.connections import connect, translate
-from relaybox.stores.frame_relay import DestinationFrozen, FrameRelay, SourceFailed, is_plain
-from relaybox.stores.pipe import pipe_copy
+from relaybox.stores.binary_copy.frame_relay import DestinationFrozen, FrameRelay, SourceFailed, is_plain
+from relaybox.stores.binary_copy.pipe import pipe_copy
+from relaybox.stores.sessions.connections import connect, translate
 from tests.support.patience import patience
 from tests.support.world import World
 

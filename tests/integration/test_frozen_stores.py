@@ -20,10 +20,10 @@ from relaybox.clients.steps import drive
 from relaybox.consumer.services import open_engine
 from relaybox.consumer.session import ConsumerSession
 from relaybox.local.clusters import Cluster
-from relaybox.stores import connections
-from relaybox.stores.answer_limits import LimitedConnection
-from relaybox.stores.connections import connect
-from relaybox.stores.settings import STATEMENT_TIMEOUT_SECONDS
+from relaybox.stores.sessions import connections
+from relaybox.stores.sessions.answer_limits import LimitedConnection
+from relaybox.stores.sessions.connections import connect
+from relaybox.stores.sessions.settings import STATEMENT_TIMEOUT_SECONDS
 from tests.support.freezing import frozen
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
@@ -159,7 +159,7 @@ def test_a_forked_process_watches_its_own_sessions(world: World) -> None:
 FORKS = """
 import os
 import psycopg2
-from relaybox.stores.connections import connect
+from relaybox.stores.sessions.connections import connect
 
 with connect("airline", application_name="parent") as parent:
     parent.cursor().execute("select 1")

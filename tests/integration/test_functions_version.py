@@ -10,9 +10,10 @@ import pytest
 
 from relaybox import errors
 from relaybox.monitoring.doctor import repairs
-from relaybox.stores import functions_version, init_script, migrations
-from relaybox.stores.functions_version import version_order
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init import script as init_script
+from relaybox.stores.init.one_store import initialise_store
+from relaybox.stores.schema import functions_version, migrations
+from relaybox.stores.schema.functions_version import version_order
 from tests.support.cli import invoke
 from tests.support.init_scripts import init_by_script, write_script
 from tests.support.psql import run_psql

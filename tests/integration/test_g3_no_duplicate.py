@@ -18,7 +18,7 @@ from relaybox.hops.batches import Slice
 from relaybox.hops.copying import SliceCopied, SliceJob, copy_slice, session_name
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
-from relaybox.stores.connections import connect
+from relaybox.stores.sessions.connections import connect
 from tests.integration.driver_steps import planned_batch, publish
 from tests.support.patience import patience
 from tests.support.world import World, wait_until

@@ -18,8 +18,8 @@ from relaybox.hops.copying import SliceJob, copy_slice, session_name, slice_job
 from relaybox.hops.planning import AttemptOwner, Planned, plan_batch
 from relaybox.hops.publishing import ask_destination, make_log_segments, publish_batch
 from relaybox.monitoring.status import read_status
-from relaybox.stores.connections import commit_durably, connect
-from relaybox.stores.schema import StoreInitialised, initialise_store
+from relaybox.stores.init.one_store import StoreInitialised, initialise_store
+from relaybox.stores.sessions.connections import commit_durably, connect
 from tests.support.breaking import copy_first_slices
 from tests.support.patience import patience
 from tests.support.world import World, insert, wait_until

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from relaybox import errors
-from relaybox.stores import migrations
-from relaybox.stores.schema import StoreInitialised, initialise_store
+from relaybox.stores.init.one_store import StoreInitialised, initialise_store
+from relaybox.stores.schema import migrations
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 

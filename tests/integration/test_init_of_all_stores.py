@@ -17,9 +17,10 @@ from relaybox.failpoints import INIT_FAILPOINTS
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.routes import load_routes
-from relaybox.stores import initialisation, migrations
-from relaybox.stores.init_locks import schema_is_held
+from relaybox.stores.init import all_stores
+from relaybox.stores.init.locks import schema_is_held
 from relaybox.stores.opening import open_store
+from relaybox.stores.schema import migrations
 from tests.support.cli import invoke, start
 from tests.support.patience import patience
 from tests.support.services import break_service, read_service
@@ -187,7 +188,7 @@ def test_two_first_inits_come_one_after_the_other_too(empty: World, monkeypatch:
 
 def test_an_init_that_waited_in_vain_names_who_holds_the_store(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The session's name, process, login and how to end it."""
-    monkeypatch.setattr(initialisation, "OTHER_INIT_SECONDS", 1)
+    monkeypatch.setattr(all_stores, "OTHER_INIT_SECONDS", 1)
     with world.session("hub") as holder, holder.cursor() as cursor:
         cursor.execute("set application_name = 'an init that hangs'")
         cursor.execute("select from relaybox.migration where number = 1 for update")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from relaybox.stores import init_script
-from relaybox.stores.migrations import newest_migration
+from relaybox.stores.init import script as init_script
+from relaybox.stores.schema.migrations import newest_migration
 from tests.support.cli import invoke, start
 from tests.support.database_dump import dump
 from tests.support.init_scripts import init_by_script, picture_of, write_script

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.world import STORES, World, routes_file
 
 pytestmark = pytest.mark.thorough

@@ -14,7 +14,7 @@ import yaml
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.routes import load_routes
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.patience import patience
 from tests.support.world import World, insert
 

@@ -10,9 +10,9 @@ import psycopg2
 import pytest
 
 from relaybox import errors
-from relaybox.stores import settings as session_settings
-from relaybox.stores.lock_holders import naming_lock_holders
 from relaybox.stores.opening import open_store
+from relaybox.stores.sessions import settings as session_settings
+from relaybox.stores.sessions.lock_holders import naming_lock_holders
 from tests.support.breaking import transfer_until
 from tests.support.cli import invoke
 from tests.support.world import World, wait_until

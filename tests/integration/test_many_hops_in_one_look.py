@@ -12,7 +12,7 @@ from relaybox.hops.confirmations import settle_hop
 from relaybox.monitoring.message_trace import trace_message
 from relaybox.monitoring.status import read_status
 from relaybox.retention.segments import read_retention, retain_store
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.sessions.store_session import StoreSession
 from tests.support.world import World, insert, routes_file
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from relaybox.stores.init_plans import find_unapproved, list_changes
-from relaybox.stores.initialisation import plan_stores
+from relaybox.stores.init.all_stores import plan_stores
+from relaybox.stores.init.plans import find_unapproved, list_changes
 from tests.support.cli import invoke
 from tests.support.sinks import write_sink
 from tests.support.streams import STORE

@@ -13,11 +13,11 @@ import pytest
 from psycopg2 import sql
 
 from relaybox import errors
-from relaybox.stores import frame_relay, pipe
-from relaybox.stores.answer_limits import cut_session
-from relaybox.stores.connections import connect, store_errors
-from relaybox.stores.pipe import CopySender, SendingFailed, pipe_copy, pipe_sessions
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.binary_copy import frame_relay, pipe
+from relaybox.stores.binary_copy.pipe import CopySender, SendingFailed, pipe_copy, pipe_sessions
+from relaybox.stores.sessions.answer_limits import cut_session
+from relaybox.stores.sessions.connections import connect, store_errors
+from relaybox.stores.sessions.store_session import StoreSession
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 

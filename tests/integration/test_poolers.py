@@ -27,7 +27,7 @@ from relaybox.failpoints import CONSUMER_FAILPOINTS
 from relaybox.local import debian
 from relaybox.local.clusters import Cluster, postgres_binaries
 from relaybox.local.pgbouncer import MODES, PGBOUNCER, PgBouncer
-from relaybox.stores.connections import connect
+from relaybox.stores.sessions.connections import connect
 from tests.support.cli import invoke
 from tests.support.patience import patience
 from tests.support.services import break_service, read_service

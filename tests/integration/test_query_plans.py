@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relaybox.stores.connections import connect
+from relaybox.stores.sessions.connections import connect
 from tests.support.world import World
 
 

@@ -17,7 +17,7 @@ from relaybox.monitoring.metrics import collect, render
 from relaybox.monitoring.status import read_status
 from relaybox.retention.segments import retain_store
 from relaybox.sinks.subscribing import subscribe_sink
-from relaybox.stores.awaited_readers import named_readers
+from relaybox.stores.readers.awaited_readers import named_readers
 from tests.integration.logged_in import logged_in_as
 from tests.support.cli import invoke
 from tests.support.endpoint import endpoint

@@ -14,7 +14,7 @@ from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchor_result import HeldIndexes, ReanchorResult
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
-from relaybox.stores import settings as session_settings
+from relaybox.stores.sessions import settings as session_settings
 from relaybox.verification.defects import DefectKind
 from relaybox.verification.results import RouteVerification
 from relaybox.verification.route_verification import verify_route

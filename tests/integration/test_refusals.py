@@ -13,9 +13,9 @@ import pytest
 
 from relaybox import errors
 from relaybox.local.clusters import write_service_file
-from relaybox.stores.certificates import CertificateCheck
-from relaybox.stores.connections import connect
-from relaybox.stores.refusals import Refusal, ask_again
+from relaybox.stores.sessions.certificates import CertificateCheck
+from relaybox.stores.sessions.connections import connect
+from relaybox.stores.sessions.refusals import Refusal, ask_again
 from tests.support.patience import patience
 
 pytestmark = pytest.mark.thorough

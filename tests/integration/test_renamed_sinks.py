@@ -15,8 +15,8 @@ from relaybox import errors
 from relaybox.consumer.services import open_engine
 from relaybox.routes import KafkaSink
 from relaybox.sinks.subscribing import subscribe_sink
-from relaybox.stores.init_plans import find_unapproved, list_changes
-from relaybox.stores.initialisation import plan_stores
+from relaybox.stores.init.all_stores import plan_stores
+from relaybox.stores.init.plans import find_unapproved, list_changes
 from tests.support.cli import invoke
 from tests.support.endpoint import endpoint
 from tests.support.kafka_cluster import kafka_cluster

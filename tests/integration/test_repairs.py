@@ -14,13 +14,13 @@ import pytest
 
 from relaybox import errors
 from relaybox.local.clusters import Cluster, postgres_binaries
-from relaybox.stores import repairs
-from relaybox.stores.renewal import read_files
-from relaybox.stores.repairs import StoreDefects, find_defects
-from relaybox.stores.schema import ROLES, StoreInitialised, init_transaction, initialise_store, make_way
-from relaybox.stores.sessions import StoreSession
-from relaybox.stores.settings import pin_settings, session_settings
-from relaybox.stores.sql_files import sql_directory
+from relaybox.stores.init.one_store import ROLES, StoreInitialised, init_transaction, initialise_store, make_way
+from relaybox.stores.schema import object_defects
+from relaybox.stores.schema.functions import read_files
+from relaybox.stores.schema.object_defects import StoreDefects, find_defects
+from relaybox.stores.schema.sql_files import sql_directory
+from relaybox.stores.sessions.settings import pin_settings, session_settings
+from relaybox.stores.sessions.store_session import StoreSession
 from tests.support.cli import invoke
 from tests.support.init_scripts import init_by_script
 from tests.support.patience import patience
@@ -125,12 +125,12 @@ def test_all_rights_at_once_are_named_and_given_back_by_init(world: World) -> No
     assert read_rights(world) == []
     (result,) = [one for one in _doctor(1) if one["check"] == "rights"]
     assert result["severity"] == "error"
-    assert re.search(rf"; and {len(rights) - repairs.SHOWN_DEFECTS:,} more\.$", result["what"])
+    assert re.search(rf"; and {len(rights) - object_defects.SHOWN_DEFECTS:,} more\.$", result["what"])
     assert result["next_step"] == "Run: relaybox init"
     planned = invoke("init", "--dry-run", "--json", STORE)
     assert (planned.exit_code, read_rights(world)) == (1, [])
     told = " ".join(invoke("init", "--dry-run", STORE).stdout.split())
-    assert re.search(rf"repaired: relaybox_\w+ lacks .*; and {len(rights) - repairs.SHOWN_DEFECTS:,} more$", told)
+    assert re.search(rf"repaired: relaybox_\w+ lacks .*; and {len(rights) - object_defects.SHOWN_DEFECTS:,} more$", told)
     done = invoke("init", "--json", STORE).document["stores"][0]
     assert done["repaired"] == planned.document["stores"][0]["repaired"]
     assert len(done["repaired"]) == len(rights)
@@ -182,7 +182,7 @@ def test_each_object_that_is_replaced_is_named_and_repaired(world: World) -> Non
         }
         session.commit()
     (objects, judges) = [one for one in _doctor(1) if one["check"] in ("objects", "rights")]
-    assert f"and {len(stubs) - repairs.SHOWN_DEFECTS} more" in objects["what"]
+    assert f"and {len(stubs) - object_defects.SHOWN_DEFECTS} more" in objects["what"]
     assert judges["what"] == "The functions that know the rights are not as init made them."
     done = init(world)
     assert set(done.repaired) == {f"{kind} {_shown(identity)} is not as init made it" for kind, identity, _ in stubs}

@@ -15,7 +15,7 @@ from relaybox.monitoring.store_findings import find_orphaned
 from relaybox.retention.retiring import find_orphaned_hops, retire_hop
 from relaybox.retention.segments import read_retention, retain_store
 from relaybox.routes import Routes, load_routes
-from relaybox.stores.orphaned_hops import OLDER_FILE
+from relaybox.stores.readers.orphaned_hops import OLDER_FILE
 from tests.support.cli import invoke
 from tests.support.world import STORES, World, insert
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.services import read_service
 from tests.support.world import World, routes_file
 
@@ -281,6 +281,6 @@ def _try(heading: str, right: str, statement: str, letters: Mapping[str, int]) -
 
 
 def test_every_role_of_the_store_has_a_column() -> None:
-    from relaybox.stores.schema import ROLES as MADE_BY_INIT
+    from relaybox.stores.init.one_store import ROLES as MADE_BY_INIT
 
     assert set(MADE_BY_INIT) == set(re.findall(r"relaybox_\w+", " ".join(ROLES.values())))

@@ -12,11 +12,11 @@ import pytest
 
 from relaybox import errors
 from relaybox.local.clusters import Cluster
-from relaybox.stores import migrations
-from relaybox.stores.migrations import newest_migration, oldest_version
+from relaybox.stores.init.one_store import initialise_store
 from relaybox.stores.opening import open_store
-from relaybox.stores.schema import initialise_store
-from relaybox.stores.sql_files import sql_directory
+from relaybox.stores.schema import migrations
+from relaybox.stores.schema.migrations import newest_migration, oldest_version
+from relaybox.stores.schema.sql_files import sql_directory
 from tests.support.schema_dump import DUMP, dump_schema, expected_dump
 from tests.support.world import World, routes_file
 

@@ -11,8 +11,8 @@ import psycopg2
 import pytest
 
 from relaybox.routes import Routes, Store
-from relaybox.stores.initialisation import check_store
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.all_stores import check_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.cli import invoke
 from tests.support.patience import patience
 from tests.support.world import World, insert, wait_until

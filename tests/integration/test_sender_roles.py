@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from relaybox.outbox import Draft, put_once
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.world import World
 
 pytestmark = pytest.mark.thorough

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from relaybox import errors
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.cli import invoke
 from tests.support.init_scripts import init_by_script
 from tests.support.world import World

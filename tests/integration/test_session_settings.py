@@ -9,9 +9,9 @@ import pytest
 
 from relaybox import errors
 from relaybox.consumer import Consumer, Message
-from relaybox.stores.answer_limits import LimitedCursor
-from relaybox.stores.connections import connect, open_session
-from relaybox.stores.settings import PLANNER_SETTINGS, duration
+from relaybox.stores.sessions.answer_limits import LimitedCursor
+from relaybox.stores.sessions.connections import connect, open_session
+from relaybox.stores.sessions.settings import PLANNER_SETTINGS, duration
 from tests.support.world import STORES, World, routes_file
 
 pytestmark = pytest.mark.thorough

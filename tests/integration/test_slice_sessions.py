@@ -10,8 +10,8 @@ from relaybox import errors
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.slice_sessions import SliceSessions
 from relaybox.hops.transfer import Progress, TransferSummary, transfer_hop
-from relaybox.stores.connections import connect
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.sessions.connections import connect
+from relaybox.stores.sessions.store_session import StoreSession
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 

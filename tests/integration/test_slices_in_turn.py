@@ -12,8 +12,8 @@ from relaybox.hops.batches import Batch
 from relaybox.hops.copying import SliceJob, copy_slice, copy_slices_in_turn, session_name
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.slice_sessions import SliceSessions
-from relaybox.stores.connections import connect
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.sessions.connections import connect
+from relaybox.stores.sessions.store_session import StoreSession
 from tests.integration.driver_steps import planned_batch
 from tests.support.world import World, wait_until
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.world import World, routes_file
 
 BYTES_PER_FRAGMENT = {"close": 40, "scattered": 130}

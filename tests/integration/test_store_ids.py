@@ -18,7 +18,7 @@ from relaybox.hops.transfer import Progress, transfer_hop
 from relaybox.local.clusters import Cluster
 from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from relaybox.verification.route_verification import verify_route
 from tests.integration.driver_steps import planned_batch
 from tests.support import disposal

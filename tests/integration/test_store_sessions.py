@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from relaybox import errors
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.sessions.store_session import StoreSession
 from tests.faults.library import CORE, name_of
 from tests.support.world import World
 
@@ -114,17 +114,17 @@ OF_ITS_OWN = {
     "testing/stores.py": "an application of tests has its own connections",
     "django/admin.py": "an application has its own connections",
     "django/checks.py": "an application has its own connections",
-    "stores/connections.py": "ends a transaction durably",
-    "stores/poolers.py": "asks a new connection whether its pooler lends whole transactions",
-    "stores/settings.py": "pins the settings of a connection before there is a session of ours",
-    "stores/frame_relay.py": "asks the connection of a COPY whether its socket is encrypted",
-    "stores/pipe.py": "runs two COPYs against each other",
-    "stores/sessions.py": "is the door",
+    "stores/sessions/connections.py": "ends a transaction durably",
+    "stores/sessions/poolers.py": "asks a new connection whether its pooler lends whole transactions",
+    "stores/sessions/settings.py": "pins the settings of a connection before there is a session of ours",
+    "stores/binary_copy/frame_relay.py": "asks the connection of a COPY whether its socket is encrypted",
+    "stores/binary_copy/pipe.py": "runs two COPYs against each other",
+    "stores/sessions/store_session.py": "is the door",
     "recovery/anchoring.py": "tries a lock again and again, in a cursor of the session",
     "recovery/new_generation.py": "inserts many rows with one statement, in a cursor of the session",
     "retention/segments.py": "passes over a hop that is locked, in a cursor of the session",
     "streams/senders.py": "tells a role that is not there from other errors, in a cursor of the session",
-    "stores/producer_sessions.py": "pins settings within the transaction of an application, in a cursor of its session",
+    "stores/sessions/producer_sessions.py": "pins settings within the transaction of an application, in a cursor of its session",
     "subscriptions/replays.py": "reads the open ranges in the cursor of the triggerer",
 }
 """Modules of the core that use cursors, and why."""

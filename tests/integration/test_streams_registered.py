@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from relaybox import errors
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.world import World
 
 CHAT: dict[str, dict[str, Any]] = {

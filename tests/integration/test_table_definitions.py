@@ -11,10 +11,10 @@ import psycopg2
 import pytest
 
 from relaybox import errors
-from relaybox.stores.schema import initialise_store
-from relaybox.stores.sessions import StoreSession
-from relaybox.stores.settings import pin_settings, session_settings
-from relaybox.stores.table_definitions import TableDefect, find_table_defects
+from relaybox.stores.init.one_store import initialise_store
+from relaybox.stores.schema.table_definitions import TableDefect, find_table_defects
+from relaybox.stores.sessions.settings import pin_settings, session_settings
+from relaybox.stores.sessions.store_session import StoreSession
 from tests.support.cli import invoke
 from tests.support.init_scripts import init_by_script
 from tests.support.patience import patience

@@ -8,7 +8,7 @@ import psycopg2
 import pytest
 import yaml
 
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.cli import invoke
 from tests.support.world import World
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg2
 import pytest
 
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 from tests.support.cli import invoke
 from tests.support.world import World
 

@@ -13,8 +13,8 @@ import pytest
 
 from relaybox import errors, failpoints
 from relaybox.local.clusters import Cluster, write_service_file
-from relaybox.stores import connections
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
+from relaybox.stores.sessions import connections
 from tests.support.cli import invoke
 from tests.support.memory import fast_temporary_directory
 from tests.support.stores import make_cluster, start_cluster

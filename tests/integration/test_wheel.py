@@ -20,7 +20,7 @@ import relaybox
 from relaybox.airflow.page import html
 from relaybox.monitoring.runbooks import read_runbooks, runbooks_directory
 from relaybox.spark.application_files import application_file
-from relaybox.stores.migrations import sql_directory
+from relaybox.stores.schema.migrations import sql_directory
 home = pathlib.Path(relaybox.__file__).parent
 assert sql_directory().is_relative_to(home), sql_directory()
 assert runbooks_directory().is_relative_to(home), runbooks_directory()

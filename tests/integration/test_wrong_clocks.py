@@ -16,8 +16,8 @@ from relaybox.outbox import put
 from relaybox.payloads import PayloadStore
 from relaybox.payloads.preparing import prepare_place
 from relaybox.routes import load_routes
-from relaybox.stores.lock_holders import OPEN_TRANSACTIONS, lock_error
 from relaybox.stores.opening import store_session
+from relaybox.stores.sessions.lock_holders import OPEN_TRANSACTIONS, lock_error
 from tests.support.cli import invoke, run
 from tests.support.clocks import MovableClock, movable_clock
 from tests.support.kept_sessions import close_kept_sessions

@@ -25,9 +25,7 @@ TIMEOUT_SECONDS = 120
 """For one test; a mutant that makes its tests hang for longer needs a narrower one."""
 
 _LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "build", "dist")
-_WHERE = (
-    "import relaybox, relaybox.stores.migrations; print(relaybox.__file__); print(relaybox.stores.migrations.sql_directory())"
-)
+_WHERE = "import relaybox, relaybox.stores.schema.migrations; print(relaybox.__file__); print(relaybox.stores.schema.migrations.sql_directory())"
 _times = itertools.count(1_000_000_000)
 _FAILED = re.compile(r"^FAILED (.+?)(?: - .*)?$", re.MULTILINE)
 

@@ -28,8 +28,8 @@ MODULES = (
     "hops.planning",
     "hops.publishing",
     "hops.transfer",
-    "stores.frame_relay",
-    "stores.pipe",
+    "stores.binary_copy.frame_relay",
+    "stores.binary_copy.pipe",
 )
 WORDS = frozenset({"emit", "warn", "reach", "store_errors", "progress", "Progress"})
 """Calls whose arguments are words for people, or names of failpoints; `raise errors.NAME(...)` is one as well."""

@@ -34,7 +34,7 @@ PASSES = "tests/integration/test_pipe.py::test_rows_and_bytes_are_counted_where_
 
 @pytest.fixture(scope="module")
 def bugs() -> Bugs:
-    return list_bugs(("stores.pipe",))
+    return list_bugs(("stores.binary_copy.pipe",))
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def find(bugs: Bugs, line: str, becomes: str) -> PythonBug:
 
 def test_each_bug_is_in_one_statement_and_in_no_words(bugs: Bugs) -> None:
     """One line of the module became another, and it is Python still; what an error says is left as it is, and counted."""
-    whole = source_of("stores.pipe").read_text()
+    whole = source_of("stores.binary_copy.pipe").read_text()
     assert len({bug.name for bug in bugs.found}) == len(bugs.found) > 100
     for bug in bugs.found:
         ast.parse(bug.text)
@@ -66,7 +66,7 @@ def test_a_bug_is_tried_by_the_tests_that_run_its_line(bugs: Bugs) -> None:
     bug = find(bugs, "self.sender_failed = True", "self.sender_failed = False")
     other_line = bug.lines.start - 1
     learned = [
-        Learned(name, seconds, {"stores.pipe": frozenset(lines)})
+        Learned(name, seconds, {"stores.binary_copy.pipe": frozenset(lines)})
         for name, seconds, lines in (
             ("slow", 9.0, bug.lines),
             ("quick", 1.0, bug.lines),
@@ -89,7 +89,7 @@ def test_a_bug_survives_exactly_where_no_test_notices(
 ) -> None:
     """Although the process that forks has the module imported. Afterwards the module is whole again, and the next run knows the outcome."""
     bug = find(bugs, "self.sender_failed = True", "self.sender_failed = False")
-    lines = {"stores.pipe": frozenset(bug.lines)}
+    lines = {"stores.binary_copy.pipe": frozenset(bug.lines)}
     tried = tmp_path / "tried.jsonl"
     for test, result, score in ((PASSES, SURVIVED, 0.0), (NOTICES, NOTICES, 100.0)):
         learned = [Learned(test, 5.0, lines)]
@@ -108,9 +108,11 @@ def test_the_lines_of_a_test_are_learned_by_running_it(worker: Worker, tmp_path:
     (learned,) = read_learned(path)
     assert learned.file == file
     run = [
-        number for number, line in enumerate(source_of("stores.pipe").read_text().splitlines(), 1) if "self.error = error" in line
+        number
+        for number, line in enumerate(source_of("stores.binary_copy.pipe").read_text().splitlines(), 1)
+        if "self.error = error" in line
     ]
-    assert not learned.lines["stores.pipe"].isdisjoint(run), "the sender is a thread"
+    assert not learned.lines["stores.binary_copy.pipe"].isdisjoint(run), "the sender is a thread"
     assert not learned.lines["hops.planning"]
     path.write_text(json.dumps(json.loads(path.read_text()) | {"digest": "another"}))
     assert read_learned(path) == []

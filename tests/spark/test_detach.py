@@ -35,8 +35,8 @@ from relaybox.spark.archive import SparkArchive
 from relaybox.spark.comparison_runner import SparkComparisonRunner
 from relaybox.spark.connect import TaskTry, connect_session
 from relaybox.spark.tasks import ContextSession
-from relaybox.stores.awaited_readers import named_readers
-from relaybox.stores.log_rows import RowsDigest
+from relaybox.stores.binary_copy.log_rows import RowsDigest
+from relaybox.stores.readers.awaited_readers import named_readers
 from relaybox.subscriptions.subscriptions import list_subscriptions
 from relaybox.verification.route_verification import verify_route
 from tests.airflow.connect_server import connect_server

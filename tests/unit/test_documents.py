@@ -24,7 +24,7 @@ from relaybox.routes.rules import (
     WebhookRules,
     fields_of,
 )
-from relaybox.stores.sqlstates import OWN_CODES
+from relaybox.stores.sessions.sqlstates import OWN_CODES
 from relaybox.verification.stream_verification import VIOLATIONS
 from tests.support.cli import commands
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from relaybox.errors import ContentDiffers
 from relaybox.spark.archive import from_arrow, split, to_arrow
-from relaybox.stores.log_rows import JSONB, LOG_COLUMNS, TEXT, UUID, CopyFile, RowsDigest, digest_rows, read_rows
+from relaybox.stores.binary_copy.log_rows import JSONB, LOG_COLUMNS, TEXT, UUID, CopyFile, RowsDigest, digest_rows, read_rows
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20).map(str.encode)
 _NUMBERS = st.integers(-(2**63), 2**63 - 1).map(lambda number: struct.pack(">q", number))

@@ -11,8 +11,8 @@ import pytest
 
 from relaybox.errors import StoreUnreachable
 from relaybox.routes import Store
-from relaybox.stores.inquiries import Inquiry
-from relaybox.stores.readings import Reader, Readings
+from relaybox.stores.parallel_reads.deadlines import Inquiry
+from relaybox.stores.parallel_reads.exchange import Reader, Readings
 from tests.support.patience import Deadline, patience
 
 FIRST, SECOND, THIRD = (Store(name, service=name, connection=name) for name in ("first", "second", "third"))

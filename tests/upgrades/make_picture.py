@@ -32,7 +32,7 @@ INIT = """
 import sys
 from pathlib import Path
 from relaybox.routes import load_routes
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
 
 routes = load_routes(Path(sys.argv[1]))
 for store in routes.stores.values():

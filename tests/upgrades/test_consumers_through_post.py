@@ -17,8 +17,8 @@ from sqlalchemy.pool import NullPool
 
 from relaybox import errors
 from relaybox.consumer import Consumer
-from relaybox.stores import migrations
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
+from relaybox.stores.schema import migrations
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 

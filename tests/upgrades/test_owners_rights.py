@@ -9,7 +9,7 @@ import pytest
 
 from relaybox import errors
 from relaybox.local.clusters import write_service_file
-from relaybox.stores.schema import StoreInitialised, initialise_store
+from relaybox.stores.init.one_store import StoreInitialised, initialise_store
 from tests.support.world import World
 from tests.upgrades.pictures import restore
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from relaybox import errors
-from relaybox.stores import migrations
+from relaybox.stores.init.one_store import initialise_store
 from relaybox.stores.opening import open_store
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.schema import migrations
 from tests.support.world import World
 from tests.upgrades.traffic import STORE, traffic
 
@@ -22,7 +22,7 @@ INIT = """
 import sys
 from pathlib import Path
 from relaybox import cli
-from relaybox.stores import migrations
+from relaybox.stores.schema import migrations
 
 directory, config = sys.argv[1:]
 migrations.sql_directory = lambda: Path(directory)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from relaybox.local.clusters import Cluster
-from relaybox.stores.migrations import oldest_version
-from relaybox.stores.schema import initialise_store
-from relaybox.stores.sessions import StoreSession
-from relaybox.stores.settings import pin_settings, session_settings
-from relaybox.stores.table_definitions import find_table_defects
+from relaybox.stores.init.one_store import initialise_store
+from relaybox.stores.schema.migrations import oldest_version
+from relaybox.stores.schema.table_definitions import find_table_defects
+from relaybox.stores.sessions.settings import pin_settings, session_settings
+from relaybox.stores.sessions.store_session import StoreSession
 from tests.support.schema_dump import dump_schema, expected_dump
 from tests.support.world import STORES
 from tests.upgrades.pictures import PICTURES, restore

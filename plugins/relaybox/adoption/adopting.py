@@ -20,13 +20,13 @@ import psycopg2
 from relaybox import errors
 from relaybox.adoption.examination import Examination, UnmappedRows, examine_adoption, refuse_obstacles
 from relaybox.adoption.tables import RecordedTable, WantedAdoption, choose_adoption, find_recorded, refuse_other_table
-from relaybox.stores.init_locks import require_owner
-from relaybox.stores.lock_holders import LIKELIEST_FIRST, LOCK_HOLDERS, lock_error
+from relaybox.stores.init.locks import require_owner
 from relaybox.stores.opening import opened_store
+from relaybox.stores.sessions.lock_holders import LIKELIEST_FIRST, LOCK_HOLDERS, lock_error
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 MOVED_ROWS = 10_000
 """Messages of a backlog that one transaction moves, at most."""

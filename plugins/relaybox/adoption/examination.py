@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from relaybox.adoption.tables import WantedAdoption
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 SHOWN_MESSAGES = 10
 COMPARED_ROWS = 10_000

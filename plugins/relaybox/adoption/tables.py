@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from relaybox.routes import Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 class Table(NamedTuple):

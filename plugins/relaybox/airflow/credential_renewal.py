@@ -1,4 +1,4 @@
-"""The task's side of stores.credentials: asks Airflow for the credentials of each session, and renews the service file.
+"""The task's side of stores.sessions.credentials: asks Airflow for the credentials of each session, and renews the service file.
 
 Sessions that begin at about the same time share one question, so that slices that start together don't ask a secrets backend ten times.
 A login that the server refused is never answered with what it was refused with.
@@ -22,8 +22,8 @@ from pathlib import Path
 from relaybox.airflow.credentials import read_credentials
 from relaybox.errors import ConfigurationError
 from relaybox.log_events import emit
-from relaybox.stores.credentials import Renewal, socket_address
-from relaybox.stores.inquiries import start_asking
+from relaybox.stores.parallel_reads.deadlines import start_asking
+from relaybox.stores.sessions.credentials import Renewal, socket_address
 
 SHARED_SECONDS = 5.0
 """For so long an answer is good for sessions that begin."""

@@ -13,7 +13,7 @@ from relaybox.airflow.credentials import read_credentials
 from relaybox.airflow.provider import CONNECTION_TYPE
 from relaybox.airflow.store_sessions import open_session
 from relaybox.errors import RelayboxError
-from relaybox.stores.namespaces import IS_STORE
+from relaybox.stores.schema.namespaces import IS_STORE
 
 _QUERY = f"""
 select current_user, current_database(), current_setting('server_version'), {IS_STORE},

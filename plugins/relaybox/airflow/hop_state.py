@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from relaybox.errors import UnknownHop
 from relaybox.routes import Hop, Store
 from relaybox.stores.opening import store_session
-from relaybox.stores.settings import duration
+from relaybox.stores.sessions.settings import duration
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg2
 
-from relaybox.stores.answer_limits import ANSWER_GRACE_SECONDS, LimitedConnection
-from relaybox.stores.connections import LINK_PARAMETERS
-from relaybox.stores.poolers import CONNECTING_NAME, refuse_pooler
-from relaybox.stores.settings import pin_settings, session_settings
+from relaybox.stores.sessions.answer_limits import ANSWER_GRACE_SECONDS, LimitedConnection
+from relaybox.stores.sessions.connections import LINK_PARAMETERS
+from relaybox.stores.sessions.poolers import CONNECTING_NAME, refuse_pooler
+from relaybox.stores.sessions.settings import pin_settings, session_settings
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Session

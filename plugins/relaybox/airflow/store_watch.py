@@ -28,7 +28,7 @@ from relaybox.errors import RelayboxError
 from relaybox.hops.idle_hops import pass_idle_hops
 from relaybox.log_events import emit
 from relaybox.routes import Watch
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.sessions.store_session import StoreSession
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Session

@@ -9,7 +9,7 @@ from relaybox.cli.printable import print_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from relaybox.stores.reader_problems import ReaderProblem
+    from relaybox.stores.readers.reader_problems import ReaderProblem
 
 
 def warn_of_readers(problems: Iterable[ReaderProblem]) -> None:

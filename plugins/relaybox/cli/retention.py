@@ -77,7 +77,7 @@ def _tell_kept(
     from relaybox.documents.payloads import PlaceCollectedDocument
     from relaybox.documents.retention import KeptDocument, KeptStore
     from relaybox.retention.segments import StoreRetention, read_retention
-    from relaybox.stores.awaited_readers import named_readers
+    from relaybox.stores.readers.awaited_readers import named_readers
 
     def read(store: Store) -> StoreRetention:
         return read_retention(store, named_readers(routes, store))
@@ -125,7 +125,7 @@ class _Retaining:
         from relaybox.cli.spark import spark_archive
         from relaybox.retention.detaching import detach_segments, has_detach_work
         from relaybox.retention.segments import retain_store
-        from relaybox.stores.awaited_readers import named_readers
+        from relaybox.stores.readers.awaited_readers import named_readers
 
         readers = named_readers(self._routes, store)
         dropped = retain_store(store, recorded_by=self._recorded_by, readers=readers)

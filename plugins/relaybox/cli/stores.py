@@ -62,13 +62,13 @@ def init(
     from relaybox.cli.terminal.stores import show_initialised
     from relaybox.documents.document import write
     from relaybox.documents.stores import InitDocument, InitialisedStore
-    from relaybox.stores.initialisation import initialise_stores, plan_stores
+    from relaybox.stores.init.all_stores import initialise_stores, plan_stores
 
     settings: Settings = context.obj
     _refuse_combinations(stores, as_sql=as_sql, owner=owner, dry_run=dry_run, as_json=as_json)
     routes = settings.load_routes()
     if as_sql and stores:
-        from relaybox.stores.init_script import write_script
+        from relaybox.stores.init.script import write_script
 
         sys.stdout.write(write_script(routes.store(stores[0]), routes, owner=owner, older=older))
         return
@@ -142,7 +142,7 @@ def version(as_json: AsJson = False) -> None:
     """
     from relaybox import __version__
     from relaybox.documents.stores import VersionDocument
-    from relaybox.stores.migrations import newest_migration
+    from relaybox.stores.schema.migrations import newest_migration
 
     schema = newest_migration().number
     answer(f"relaybox {__version__}, schema {schema}", VersionDocument(version=__version__, schema=schema), as_json=as_json)

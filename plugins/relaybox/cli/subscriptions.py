@@ -13,7 +13,7 @@ from relaybox.cli.usage import CommandList
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
-    from relaybox.stores.reader_problems import ReaderProblem
+    from relaybox.stores.readers.reader_problems import ReaderProblem
     from relaybox.subscriptions.subscriptions import SubscriptionStatus
 
 commands = CommandList(

@@ -175,7 +175,7 @@ def _limited(raw: Any) -> Iterator[None]:
     if not hasattr(raw, "limits_statements"):
         yield
         return
-    from relaybox.stores.answer_limits import limiting_statements
+    from relaybox.stores.sessions.answer_limits import limiting_statements
 
     with limiting_statements(raw):
         yield

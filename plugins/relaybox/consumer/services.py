@@ -10,7 +10,7 @@ import sqlalchemy
 from sqlalchemy.pool import NullPool
 
 from relaybox.consumer.settings import SETTINGS, STATEMENT_TIMEOUT_SECONDS
-from relaybox.stores.connections import open_session
+from relaybox.stores.sessions.connections import open_session
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

@@ -16,7 +16,7 @@ from relaybox.clients.answers import StoreAnswer, read_answer
 from relaybox.clients.listening import server_process_told
 from relaybox.clients.steps import Steps
 from relaybox.consumer.messages import Message, UnreadLane, read_message
-from relaybox.stores.sqlstates import store_error
+from relaybox.stores.sessions.sqlstates import store_error
 
 LISTENING_SECONDS = 10.0
 """The longest rest of a session that listens: a notification may be lost."""

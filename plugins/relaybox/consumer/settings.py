@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaybox.stores.settings import duration
+from relaybox.stores.sessions.settings import duration
 
 STATEMENT_TIMEOUT_SECONDS = 300
 LOCK_TIMEOUT_SECONDS = 30

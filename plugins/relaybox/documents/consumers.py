@@ -14,7 +14,7 @@ from relaybox.documents.readers import ReaderProblemDocument
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relaybox.stores.reader_problems import ReaderProblem
+    from relaybox.stores.readers.reader_problems import ReaderProblem
     from relaybox.subscriptions.subscriptions import SubscriptionStatus
 
 

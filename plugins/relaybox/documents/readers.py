@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from relaybox.documents.document import Document
-from relaybox.stores.reader_problems import ProblemKind
+from relaybox.stores.readers.reader_problems import ProblemKind
 
 
 class ReaderProblemDocument(Document):

@@ -15,7 +15,7 @@ from relaybox.verification.stream_verification import VIOLATIONS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relaybox.stores.reader_problems import ReaderProblem
+    from relaybox.stores.readers.reader_problems import ReaderProblem
     from relaybox.verification.results import LegVerification, RouteVerification
     from relaybox.verification.stream_verification import StreamVerification
 

@@ -9,7 +9,7 @@ from relaybox import errors
 from relaybox.hops.batches import Batch, Slice
 
 if TYPE_CHECKING:
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 class BatchRow(NamedTuple):

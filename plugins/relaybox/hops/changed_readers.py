@@ -9,11 +9,11 @@ import functools
 from typing import TYPE_CHECKING
 
 from relaybox import errors
-from relaybox.stores.repairs import find_altered, shorten
-from relaybox.stores.sql_files import sql_directory
+from relaybox.stores.schema.object_defects import find_altered, shorten
+from relaybox.stores.schema.sql_files import sql_directory
 
 if TYPE_CHECKING:
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 _FOLDERS = ("hops", "streams")
 """Of sql/functions: what reads, copies, publishes and delivers messages."""

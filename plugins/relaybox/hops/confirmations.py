@@ -15,8 +15,8 @@ from relaybox import errors
 from relaybox.hops.publishing import PublishedBatch, ask_destination, durable_arrival
 from relaybox.hops.store_ids import require_same_stores
 from relaybox.log_events import emit
-from relaybox.stores.awaited_readers import list_awaited, named_processors
 from relaybox.stores.opening import opened_store
+from relaybox.stores.readers.awaited_readers import list_awaited, named_processors
 from relaybox.streams.delivering import deliver_arrived
 from relaybox.streams.topics import carry_topics
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from relaybox.hops.planning import DestinationState
     from relaybox.routes import Hop, Route
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 @dataclass(frozen=True)

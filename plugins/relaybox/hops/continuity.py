@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
-from relaybox.stores.fingerprints import ClusterFingerprint, read_fingerprint
+from relaybox.stores.sessions.fingerprints import ClusterFingerprint, read_fingerprint
 
 if TYPE_CHECKING:
     from relaybox.hops.planning import DestinationState
     from relaybox.routes import Hop, Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from psycopg2 import sql
 from relaybox import errors
 from relaybox.hops.batches import Batch, Slice
 from relaybox.hops.slice_sessions import SliceSessions
-from relaybox.stores.connections import connect, translate
-from relaybox.stores.lock_holders import naming_lock_holders
-from relaybox.stores.log_rows import COLUMN_LIST
-from relaybox.stores.pipe import Piped, pipe_sessions
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.binary_copy.log_rows import COLUMN_LIST
+from relaybox.stores.binary_copy.pipe import Piped, pipe_sessions
+from relaybox.stores.sessions.connections import connect, translate
+from relaybox.stores.sessions.lock_holders import naming_lock_holders
+from relaybox.stores.sessions.store_session import StoreSession
 
 if TYPE_CHECKING:
     from relaybox.hops.store_ids import StoreIds

@@ -13,7 +13,7 @@ from relaybox import errors
 from relaybox.log_events import warn
 
 if TYPE_CHECKING:
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 LEAST_ROWS = 1_000
 """So many rows of others a look at an idle hop may read. One that looks back at more, or at a segment sealed since, is moved on."""

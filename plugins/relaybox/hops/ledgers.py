@@ -10,7 +10,7 @@ from uuid import UUID
 from relaybox.hops.batches import Slice
 
 if TYPE_CHECKING:
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 Cluster = tuple[int, int]
 """System identifier and timeline: where a batch was planned."""

@@ -19,7 +19,7 @@ from relaybox.hops.continuity import lost_batches, lost_generation, lost_log, lo
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 SKIP_EMPTY_PAIR_TRANSACTIONS = 10_000
 """An empty pair wider than this is recorded as read, so that polls of a busy outbox stay cheap; and one after which fewer segments

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox.errors import RelayboxError
 from relaybox.log_events import emit
-from relaybox.stores.answer_limits import answering_within
 from relaybox.stores.opening import store_session
+from relaybox.stores.sessions.answer_limits import answering_within
 
 if TYPE_CHECKING:
     from relaybox.hops.batches import Batch

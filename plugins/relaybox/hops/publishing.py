@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from relaybox.hops.batches import Batch
     from relaybox.routes import Hop
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 @dataclass(frozen=True)

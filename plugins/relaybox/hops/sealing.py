@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from relaybox.log_events import emit
 
 if TYPE_CHECKING:
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 SEALED_AT_ONCE = 20
 """So many segments seal_outbox_segments() seals in one transaction."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from relaybox.errors import StoreUnreachable
 
 if TYPE_CHECKING:
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 class SliceSessions:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from relaybox.hops.continuity import LedgerContinuity
     from relaybox.hops.planning import DestinationState
     from relaybox.routes import Hop
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 class StoreIds(NamedTuple):

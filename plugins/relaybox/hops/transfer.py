@@ -25,8 +25,8 @@ from relaybox.hops.sealing import NOTHING_NOTED, WritersNoted, seal_segments
 from relaybox.hops.store_ids import require_same_stores
 from relaybox.hops.undriven import find_undriven_hops
 from relaybox.log_events import emit, warn
-from relaybox.stores.answer_limits import answering_within
 from relaybox.stores.opening import opened_store
+from relaybox.stores.sessions.answer_limits import answering_within
 from relaybox.streams.delivering import carry_senders, deliver_arrived
 from relaybox.streams.topics import carry_topics, find_unknown_topics
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from relaybox.hops.runners import SliceRunner
     from relaybox.hops.store_ids import StoreIds
     from relaybox.routes import Hop
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 SUPERSEDED_POLL_SECONDS = 0.2
 SUPERSEDED_WAIT_SECONDS = 60.0

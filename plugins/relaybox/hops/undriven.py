@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 _QUERY = """
 select h.hop

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from relaybox.monitoring.status import Status
     from relaybox.retention.detaching import DetachedLog
     from relaybox.routes import Routes
-    from relaybox.stores.orphaned_hops import OrphanedHop
+    from relaybox.stores.readers.orphaned_hops import OrphanedHop
 
 
 def find_blockers(

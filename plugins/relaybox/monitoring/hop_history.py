@@ -16,7 +16,7 @@ from relaybox.stores.opening import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 Answer = TypeVar("Answer")
 

@@ -19,7 +19,7 @@ from relaybox.stores.opening import opened_store
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Route, Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 Row = TypeVar("Row")
 

@@ -14,8 +14,8 @@ from relaybox.monitoring.status import HopStatus, Status, hop_status, status_of
 from relaybox.monitoring.store_readings import StoreReading, start_reading
 from relaybox.retention.detaching import DetachedLog, list_detached_logs
 from relaybox.stores.opening import store_session
-from relaybox.stores.orphaned_hops import OrphanedHop, list_orphaned_hops
-from relaybox.stores.readings import Readings
+from relaybox.stores.parallel_reads.exchange import Readings
+from relaybox.stores.readers.orphaned_hops import OrphanedHop, list_orphaned_hops
 
 if TYPE_CHECKING:
     from relaybox.routes import Routes, Store

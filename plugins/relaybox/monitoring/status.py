@@ -18,15 +18,15 @@ from relaybox.hops.continuity import HistoryGap
 from relaybox.monitoring.store_answers import ProviderDurability, ReceivingState, SendingState, StreamState
 from relaybox.monitoring.store_readings import StoreReading, start_reading
 from relaybox.retention.retiring import Backlog
-from relaybox.stores.endpoints import FailingEndpoint
-from relaybox.stores.reader_problems import ReaderProblem
+from relaybox.stores.readers.failing_endpoints import FailingEndpoint
+from relaybox.stores.readers.reader_problems import ReaderProblem
 from relaybox.streams.topics import UnknownTopics
 from relaybox.verification.conservation import TopicAccount, find_broken
 from relaybox.verification.reliability import Delivery, compose, measure_delivery
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Route, Routes
-    from relaybox.stores.readings import Readings
+    from relaybox.stores.parallel_reads.exchange import Readings
 
 
 @dataclass(frozen=True)

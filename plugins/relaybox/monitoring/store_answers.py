@@ -14,14 +14,14 @@ from relaybox import errors
 from relaybox.adoption.tables import AdoptedTableState, read_adopted
 from relaybox.hops.changed_readers import find_changed_readers
 from relaybox.retention.retiring import Backlog, read_backlogs
-from relaybox.stores.endpoints import FailingEndpoint, read_failing_endpoints
-from relaybox.stores.reader_problems import ReaderProblem, list_reader_problems
+from relaybox.stores.readers.failing_endpoints import FailingEndpoint, read_failing_endpoints
+from relaybox.stores.readers.reader_problems import ReaderProblem, list_reader_problems
 from relaybox.streams.topics import UnknownTopics, count_unknown_topics
 from relaybox.verification.conservation import TopicAccount, read_accounts
 
 if TYPE_CHECKING:
     from relaybox.routes import Routes, Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 State = TypeVar("State")
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from relaybox.monitoring.status import Status
     from relaybox.retention.detaching import DetachedLog
     from relaybox.routes import Routes
-    from relaybox.stores.orphaned_hops import OrphanedHop
-    from relaybox.stores.reader_problems import ReaderProblem
+    from relaybox.stores.readers.orphaned_hops import OrphanedHop
+    from relaybox.stores.readers.reader_problems import ReaderProblem
     from relaybox.streams.holdback import Gap, StoreHoldback
     from relaybox.subscriptions.subscriptions import SubscriptionStatus
 

@@ -23,11 +23,11 @@ from relaybox.monitoring.store_answers import (
     read_streams,
 )
 from relaybox.stores.opening import one_session
-from relaybox.stores.readings import Reader, Readings
+from relaybox.stores.parallel_reads.exchange import Reader, Readings
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Routes, Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 _Seen = TypeVar("_Seen")
 

@@ -36,7 +36,7 @@ from relaybox.payloads.store_references import PATIENCE_SECONDS, OpenSince, read
 if TYPE_CHECKING:
     from relaybox.payloads.files import PlaceFiles
     from relaybox.routes import PayloadPlace, Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 @dataclass(frozen=True)

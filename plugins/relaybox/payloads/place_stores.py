@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relaybox import errors
-from relaybox.stores.fingerprints import read_fingerprint
+from relaybox.stores.sessions.fingerprints import read_fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from relaybox.payloads.files import PlaceFiles
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 STORES = ".stores"
 """The folder of these files."""

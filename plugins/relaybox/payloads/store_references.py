@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.payloads.place_stores import read_identity
-from relaybox.stores.lock_holders import LOCK_HOLDERS
 from relaybox.stores.opening import store_session
-from relaybox.stores.settings import duration
+from relaybox.stores.sessions.lock_holders import LOCK_HOLDERS
+from relaybox.stores.sessions.settings import duration
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 PATIENCE_SECONDS = 30.0
 """So long a transaction is waited for whose beginning is not known."""

@@ -10,7 +10,7 @@ import psycopg2
 if TYPE_CHECKING:
     from psycopg2.extensions import cursor as Cursor
 
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 _LOCK_ATTEMPTS, _LOCK_MILLISECONDS, _LOCK_PAUSE_SECONDS = 20, 200, 0.3
 

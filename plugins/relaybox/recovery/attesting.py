@@ -13,13 +13,13 @@ from relaybox import errors
 from relaybox.hops.continuity import find_gaps, lost_batches, published_end, read_ledger, unfinished_reanchor
 from relaybox.hops.publishing import ask_destination
 from relaybox.log_events import emit
-from relaybox.stores.fingerprints import ClusterFingerprint, read_fingerprint
 from relaybox.stores.opening import opened_store, store_session
+from relaybox.stores.sessions.fingerprints import ClusterFingerprint, read_fingerprint
 
 if TYPE_CHECKING:
     from relaybox.hops.planning import DestinationState
     from relaybox.routes import Hop, Routes, Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 @dataclass(frozen=True)

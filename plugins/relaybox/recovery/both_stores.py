@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from relaybox.hops.planning import DestinationState
     from relaybox.routes import Hop, Routes
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 class HopRow(NamedTuple):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from relaybox.routes import Hop, Routes
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from relaybox.recovery.anchoring import take_anchor
 from relaybox.recovery.common_ledger import count_unpublished, position_of
 from relaybox.recovery.log_adoption import adopt_reads, match_log
 from relaybox.recovery.reanchor_result import Ghost, HeldIndexes, ReanchorResult
-from relaybox.stores.pipe import pipe_sessions
+from relaybox.stores.binary_copy.pipe import pipe_sessions
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from relaybox.recovery.both_stores import BothStores
-    from relaybox.stores.fingerprints import ClusterFingerprint
+    from relaybox.stores.sessions.fingerprints import ClusterFingerprint
 
 _COPY_SECONDS = 3600.0
 

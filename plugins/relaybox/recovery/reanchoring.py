@@ -31,15 +31,15 @@ from relaybox.recovery.common_ledger import (
 from relaybox.recovery.late_rows import refuse_late_rows
 from relaybox.recovery.new_generation import begin_new_generation, forget_what_was_delivered
 from relaybox.recovery.resending import resend
-from relaybox.stores.fingerprints import read_fingerprint
 from relaybox.stores.opening import opened_store
+from relaybox.stores.sessions.fingerprints import read_fingerprint
 
 if TYPE_CHECKING:
     from relaybox.hops.continuity import PublishedEnd
     from relaybox.hops.planning import DestinationState
     from relaybox.recovery.reanchor_result import ReanchorResult
     from relaybox.routes import Hop, Routes
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry_run: bool) -> ReanchorResult:

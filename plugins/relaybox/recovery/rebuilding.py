@@ -17,8 +17,8 @@ from relaybox import errors
 from relaybox.hops.transfer import Progress, transfer_hop
 from relaybox.log_events import emit
 from relaybox.recovery.reanchoring import reanchor_hop
+from relaybox.stores.init.one_store import initialise_store
 from relaybox.stores.opening import store_session
-from relaybox.stores.schema import initialise_store
 from relaybox.verification.route_verification import verify_route
 
 if TYPE_CHECKING:

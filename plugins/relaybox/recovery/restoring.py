@@ -11,7 +11,7 @@ from relaybox.stores.opening import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from relaybox.stores.opening import opened_store
 if TYPE_CHECKING:
     from relaybox.hops.planning import DestinationState
     from relaybox.routes import Hop, Routes
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 @dataclass(frozen=True)

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from relaybox import errors
 from relaybox.log_events import emit
 from relaybox.retention.segments import PATIENCE_SECONDS, PAUSE_SECONDS, DropAnswer
-from relaybox.stores.awaited_readers import first_by_log, list_awaited
-from relaybox.stores.log_rows import RowsDigest
+from relaybox.stores.binary_copy.log_rows import RowsDigest
 from relaybox.stores.opening import store_session
+from relaybox.stores.readers.awaited_readers import first_by_log, list_awaited
 
 if TYPE_CHECKING:
     from datetime import datetime
     from decimal import Decimal
 
     from relaybox.routes import Store
-    from relaybox.stores.awaited_readers import NamedReader
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.readers.awaited_readers import NamedReader
+    from relaybox.stores.sessions.store_session import StoreSession
 
 _ANOTHER_DETACHES = "another run that detaches it"
 

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from relaybox.errors import ConfigurationError, HopChanged, RelayboxError
 from relaybox.log_events import emit
 from relaybox.stores.opening import store_session
-from relaybox.stores.orphaned_hops import OrphanedHop, list_orphaned_hops
+from relaybox.stores.readers.orphaned_hops import OrphanedHop, list_orphaned_hops
 from relaybox.streams.delivering import deliver_undriven
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from relaybox.routes import Hop, Routes, Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 @dataclass(frozen=True)

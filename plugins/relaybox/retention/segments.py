@@ -3,7 +3,7 @@
 A segment of an outbox or of a log goes when every hop that reads it has settled it, every subscription acknowledged it, nothing
 in it is held, undecided or an open dead letter, and it is older than the replay window. The newest one stays. SQL decides it
 (`relaybox_internal.drop_oldest_segment`), here it is asked and repeated. Of a log that a reader of relaybox.yaml has not subscribed to
-(relaybox.stores.awaited_readers) nothing goes: no store knows that reader.
+(relaybox.stores.readers.awaited_readers) nothing goes: no store knows that reader.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import psycopg2
 
 from relaybox.hops.sealing import seal_segments
 from relaybox.log_events import emit
-from relaybox.stores.awaited_readers import NamedReader, UnsubscribedReader, first_by_log, list_awaited
 from relaybox.stores.opening import store_session
+from relaybox.stores.readers.awaited_readers import NamedReader, UnsubscribedReader, first_by_log, list_awaited
 from relaybox.streams.delivering import deliver_undriven
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 PATIENCE_SECONDS = 30.0
 """So long a table that sessions hold is tried again; then retention leaves it for its next run."""

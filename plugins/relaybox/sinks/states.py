@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from relaybox.stores.endpoints import read_failing_endpoints
 from relaybox.stores.opening import store_session
-from relaybox.stores.reader_problems import ReaderProblem, list_reader_problems
+from relaybox.stores.readers.failing_endpoints import read_failing_endpoints
+from relaybox.stores.readers.reader_problems import ReaderProblem, list_reader_problems
 
 if TYPE_CHECKING:
     from relaybox.routes import Routes, Sink, Store

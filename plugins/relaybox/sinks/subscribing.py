@@ -11,7 +11,7 @@ from relaybox.clients.sqlalchemy import SqlalchemySession
 from relaybox.clients.steps import drive
 from relaybox.log_events import emit
 from relaybox.sinks.session import SinkSession
-from relaybox.stores.changed_sinks import change_settings, continue_in_stream, find_differences
+from relaybox.stores.readers.changed_sinks import change_settings, continue_in_stream, find_differences
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

@@ -1,7 +1,7 @@
 """Detached segments as Parquet files: one task per range of positions, one file per task, nothing shuffled.
 
 The columns are those of the log, under their names: uuid and jsonb as their text, times in microseconds, all else as it is. Rows go
-from COPY to Arrow and back as bytes; what Spark reads back is hashed as the store hashes it (relaybox.stores.log_rows).
+from COPY to Arrow and back as bytes; what Spark reads back is hashed as the store hashes it (relaybox.stores.binary_copy.log_rows).
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from psycopg2 import sql
 from relaybox import errors
 from relaybox.retention.detaching import DetachedFile
 from relaybox.spark.failures import SPARK_ERRORS, failure_line
-from relaybox.stores.connections import connect, translate
-from relaybox.stores.log_rows import (
+from relaybox.stores.binary_copy.log_rows import (
     BIGINT,
     BYTEA,
     COLUMN_LIST,
@@ -36,8 +35,9 @@ from relaybox.stores.log_rows import (
     digest_rows,
     read_rows,
 )
-from relaybox.stores.pipe import PIPE_BYTES, CopySender
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.binary_copy.pipe import PIPE_BYTES, CopySender
+from relaybox.stores.sessions.connections import connect, translate
+from relaybox.stores.sessions.store_session import StoreSession
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

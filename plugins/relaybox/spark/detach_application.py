@@ -11,7 +11,7 @@ from relaybox.retention.detaching import detach_segments
 from relaybox.routes import load_routes
 from relaybox.spark.application import new_parser, run_application, spark_session
 from relaybox.spark.archive import SparkArchive
-from relaybox.stores.awaited_readers import named_readers
+from relaybox.stores.readers.awaited_readers import named_readers
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,12 +8,12 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
-from relaybox.stores import migrations
-from relaybox.stores.connections import connect
-from relaybox.stores.lock_holders import naming_lock_holders
-from relaybox.stores.namespaces import IS_STORE, refuse_foreign_schemas
-from relaybox.stores.sessions import StoreSession
-from relaybox.stores.stronger_logins import refuse_superuser
+from relaybox.stores.schema import migrations
+from relaybox.stores.schema.namespaces import IS_STORE, refuse_foreign_schemas
+from relaybox.stores.schema.stronger_logins import refuse_superuser
+from relaybox.stores.sessions.connections import connect
+from relaybox.stores.sessions.lock_holders import naming_lock_holders
+from relaybox.stores.sessions.store_session import StoreSession
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
@@ -41,7 +41,7 @@ def opened_store(store: Store, *, application_name: str) -> Iterator[StoreSessio
     """A session as open_store() gives it, closed at the end of the block. Who holds a lock that it waited for in vain is named.
 
     Raises:
-        as open_store(), and what the store's errors mean (stores.connections).
+        as open_store(), and what the store's errors mean (stores.sessions.connections).
     """
     with closing(open_store(store, application_name=application_name)) as session, naming_lock_holders(session):
         yield session
@@ -78,7 +78,7 @@ def store_session(store: Store, activity: str, *, application_name: str) -> Iter
         application_name: as the server's views show the session.
 
     Raises:
-        as open_store(), and what the store's errors mean (stores.connections).
+        as open_store(), and what the store's errors mean (stores.sessions.connections).
     """
     shared = (_shared.get() or {}).get(store.service)
     if shared is not None:

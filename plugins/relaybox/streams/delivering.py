@@ -13,7 +13,7 @@ from relaybox.log_events import emit
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 class _SendersSeen(NamedTuple):

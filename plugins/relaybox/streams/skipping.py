@@ -14,7 +14,7 @@ from relaybox.streams.skip_plans import LAST_INDEX, SenderGap, plan_skip
 
 if TYPE_CHECKING:
     from relaybox.routes import Route, Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 @dataclass(frozen=True)

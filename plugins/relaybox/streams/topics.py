@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from relaybox.routes import Hop
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 def carry_topics(source: StoreSession, destination: StoreSession, hop: Hop) -> None:

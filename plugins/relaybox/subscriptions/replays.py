@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from psycopg2.extensions import cursor as Cursor
 
     from relaybox.routes import Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
     from relaybox.subscriptions.approvals import PinnedSubscription
 
 LONGEST_OWN_NAME = 44

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from relaybox import errors
 from relaybox.consumer.settings import SETTINGS, STATEMENT_TIMEOUT_SECONDS
-from relaybox.stores.connections import open_session
 from relaybox.stores.opening import store_session
-from relaybox.stores.reader_problems import ReaderProblem, list_reader_problems, may_list_problems
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.readers.reader_problems import ReaderProblem, list_reader_problems, may_list_problems
+from relaybox.stores.sessions.connections import open_session
+from relaybox.stores.sessions.store_session import StoreSession
 
 if TYPE_CHECKING:
     from relaybox.routes import Route, Routes, Store

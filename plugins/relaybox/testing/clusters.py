@@ -25,8 +25,8 @@ from relaybox.local.clusters import Cluster, create_cluster, find_free_port, wri
 from relaybox.local.processes import server_account
 from relaybox.local.scratch import make_scratch, remove_abandoned, remove_scratch
 from relaybox.routes import Routes, load_routes
-from relaybox.stores.migrations import sql_directory
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.init.one_store import initialise_store
+from relaybox.stores.schema.migrations import sql_directory
 
 OUTBOX, INBOX = "outbox_store", "inbox_store"
 """The stores of the route `test`, and the databases that are copied for each test."""

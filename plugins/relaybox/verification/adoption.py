@@ -12,7 +12,7 @@ from relaybox.verification.reading import SliceRead, fetch_rows, read_rows
 
 if TYPE_CHECKING:
     from relaybox.hops.ledgers import LedgerBatch
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 @dataclass(frozen=True)

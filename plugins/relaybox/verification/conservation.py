@@ -15,7 +15,7 @@ from relaybox.verification.defects import Defect, DefectKind
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 LAST_SEQ = 9223372036854775806
 

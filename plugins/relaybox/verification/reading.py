@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 from uuid import UUID
 
-from relaybox.stores.answer_limits import cut_session
 from relaybox.stores.opening import open_store
+from relaybox.stores.sessions.answer_limits import cut_session
 from relaybox.verification.defects import Row
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 Answer = TypeVar("Answer")
 

@@ -32,7 +32,7 @@ from relaybox.verification.stream_verification import prove_streams
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Route
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
     from relaybox.verification.comparison_runners import ComparisonRunner
     from relaybox.verification.reading import Pair
 

@@ -1,6 +1,6 @@
 -- Returns count and content of positions of a log, in any order: the sum of a hash per row, which
 -- includes the position. Two tables, or a table and files, with the same digest have the same rows
--- at the same positions. relaybox.stores.log_rows computes the same from the bytes that COPY sends.
+-- at the same positions. relaybox.stores.binary_copy.log_rows computes the same from the bytes that COPY sends.
 create or replace function relaybox_internal.log_digest(
     table_ regclass, first bigint, last bigint, out row_count bigint, out hash_sum numeric
 )

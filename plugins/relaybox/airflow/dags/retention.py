@@ -17,7 +17,7 @@ from relaybox.airflow.operators.payloads import CollectPayloadsOperator
 from relaybox.airflow.operators.retention import EVERY_STORE, RetentionOperator
 from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.routes import Routes
-from relaybox.stores.awaited_readers import named_readers
+from relaybox.stores.readers.awaited_readers import named_readers
 
 RETENTION_CRON = "30 4 * * *"
 """After the daily verification: what it compared is still there."""

@@ -13,7 +13,7 @@ from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.retention.detaching import detach_segments, has_detach_work
 from relaybox.routes import Store
-from relaybox.stores.awaited_readers import NamedReader
+from relaybox.stores.readers.awaited_readers import NamedReader
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

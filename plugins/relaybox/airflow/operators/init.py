@@ -14,14 +14,14 @@ from relaybox.airflow.forms import STORE
 from relaybox.airflow.naming import run_name
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
-from relaybox.stores.init_plans import digest_target, find_unapproved, list_changes
-from relaybox.stores.initialisation import Outcome, initialise_stores, plan_stores
+from relaybox.stores.init.all_stores import Outcome, initialise_stores, plan_stores
+from relaybox.stores.init.plans import digest_target, find_unapproved, list_changes
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from relaybox.routes import Routes, Store
-    from relaybox.stores.schema import StoreInitialised
+    from relaybox.stores.init.one_store import StoreInitialised
 
 EVERY_STORE = "every store"
 OWNER_SUFFIX = "_owner"

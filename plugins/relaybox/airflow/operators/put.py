@@ -16,8 +16,8 @@ from relaybox.amounts import amount
 from relaybox.failpoints import reach
 from relaybox.log_events import emit
 from relaybox.outbox import Draft, put_once
-from relaybox.stores.connections import store_errors
-from relaybox.stores.producer_sessions import open_producer_session
+from relaybox.stores.sessions.connections import store_errors
+from relaybox.stores.sessions.producer_sessions import open_producer_session
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -12,12 +12,12 @@ from relaybox.errors import StoreUnreachable
 from relaybox.monitoring.overview import Overview, StoreLook, overview_of, start_overview
 from relaybox.monitoring.status import HopStatus, hop_status
 from relaybox.monitoring.store_readings import StoreReading
-from relaybox.stores.inquiries import Inquiry, current_inquiry
+from relaybox.stores.parallel_reads.deadlines import Inquiry, current_inquiry
 
 if TYPE_CHECKING:
     from relaybox.errors import RelayboxError
     from relaybox.routes import Hop, Routes, Store
-    from relaybox.stores.readings import Readings
+    from relaybox.stores.parallel_reads.exchange import Readings
 
     OneReading = Readings[StoreReading[StoreLook]]
 

@@ -43,7 +43,7 @@ from relaybox.monitoring.hop_history import HopFlow, read_flow
 from relaybox.monitoring.metrics import Sample, read_metrics_of
 from relaybox.monitoring.overview import Overview
 from relaybox.routes import Hop, Route, Routes, Store
-from relaybox.stores.inquiries import Inquiry, current_inquiry, start_asking
+from relaybox.stores.parallel_reads.deadlines import Inquiry, current_inquiry, start_asking
 
 LOOK_SECONDS = 10.0
 """For each store to answer in a look; what takes longer is shown as silent."""

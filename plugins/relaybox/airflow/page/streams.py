@@ -11,10 +11,10 @@ from relaybox.log_events import warn
 from relaybox.monitoring.derivations import DerivationStatus, OpenTrial, read_derivations, read_open_trials
 from relaybox.monitoring.finding import Finding
 from relaybox.monitoring.store_findings import find_dead_letters, find_held, find_reader_problems, next_step_after, plain_words
-from relaybox.stores.connections import lacks_right
 from relaybox.stores.opening import one_session
-from relaybox.stores.reader_problems import ReaderProblem, list_reader_problems
-from relaybox.stores.sqlstates import grant_role_to
+from relaybox.stores.readers.reader_problems import ReaderProblem, list_reader_problems
+from relaybox.stores.sessions.connections import lacks_right
+from relaybox.stores.sessions.sqlstates import grant_role_to
 from relaybox.streams.holdback import Gap, StoreHoldback, read_store_holdback
 from relaybox.subscriptions.dead_letters import DeadLetter, list_dead_letters
 from relaybox.subscriptions.subscriptions import SubscriptionStatus, list_subscriptions

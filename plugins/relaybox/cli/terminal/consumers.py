@@ -10,7 +10,7 @@ from relaybox.cli.printable import print_text
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_time
 
 if TYPE_CHECKING:
-    from relaybox.stores.reader_problems import ReaderProblem
+    from relaybox.stores.readers.reader_problems import ReaderProblem
     from relaybox.subscriptions.bindings import SubscriptionBinding
     from relaybox.subscriptions.operators import StreamOperator
     from relaybox.subscriptions.subscriptions import SubscriptionStatus

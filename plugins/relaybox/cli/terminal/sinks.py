@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from relaybox.amounts import amount
 from relaybox.cli.printable import print_text
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_time
-from relaybox.stores.reader_problems import ProblemKind
+from relaybox.stores.readers.reader_problems import ProblemKind
 
 if TYPE_CHECKING:
     from relaybox.sinks.states import SinkStatus

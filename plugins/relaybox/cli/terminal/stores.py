@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from relaybox.cli.terminal.tables import open_console
-from relaybox.stores.repairs import shorten
+from relaybox.stores.schema.object_defects import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relaybox.stores.schema import StoreInitialised
+    from relaybox.stores.init.one_store import StoreInitialised
 
 
 def show_initialised(stores: Sequence[StoreInitialised], *, done: bool) -> None:

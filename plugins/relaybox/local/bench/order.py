@@ -25,7 +25,7 @@ from relaybox.local.bench.report import show_seconds, spread, write_json
 from relaybox.local.bench.rounds import WARM_UP, show_progress, shown_turns, take_turns
 from relaybox.local.bench.runners import RUNNERS
 from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, bench_directory, open_bench_stores
-from relaybox.stores.schema import SEGMENT_ROWS
+from relaybox.stores.init.one_store import SEGMENT_ROWS
 
 if TYPE_CHECKING:
     from relaybox.hops.runners import SliceRunner

@@ -12,7 +12,7 @@ from relaybox import errors
 from relaybox.local.bench.contestants import timed_with_cpu
 from relaybox.local.bench.report import SYNCS, Measurement
 from relaybox.local.bench.stores import REPLICA, SOURCE, BenchStores
-from relaybox.stores.schema import SEGMENT_ROWS
+from relaybox.stores.init.one_store import SEGMENT_ROWS
 
 SYNC_POLL_SECONDS = 0.01
 SYNC_TIMEOUT_SECONDS = 3600.0

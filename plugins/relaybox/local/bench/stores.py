@@ -21,7 +21,7 @@ from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.local.interrupts import signals_interrupt
 from relaybox.local.scratch import remove_abandoned, scratch_directory, tell_of_older
 from relaybox.routes import Hop, Routes, load_routes
-from relaybox.stores.schema import SEGMENT_ROWS, initialise_store
+from relaybox.stores.init.one_store import SEGMENT_ROWS, initialise_store
 
 SOURCE, DESTINATION = "source", "destination"
 REPLICA = "replica"

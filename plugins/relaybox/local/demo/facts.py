@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from psycopg2 import sql
 
+from relaybox.stores.binary_copy.pipe import pipe_sessions
 from relaybox.stores.opening import connect_store
-from relaybox.stores.pipe import pipe_sessions
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.sessions.store_session import StoreSession
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Route, Store

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox.local.java import find_spark_programs
 from relaybox.spark.driver_options import driver_java_options
-from relaybox.stores.connections import connect
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.sessions.connections import connect
+from relaybox.stores.sessions.store_session import StoreSession
 
 if TYPE_CHECKING:
     from relaybox.routes import Export, Route, Store

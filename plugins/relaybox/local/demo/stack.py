@@ -28,9 +28,9 @@ from relaybox.local.demo.flights import TOPIC, metadata
 from relaybox.local.processes import processes_in, wait_until_gone
 from relaybox.local.scratch import AbandonedScratch, bytes_below, remove_abandoned, remove_scratch, scratch_removed, tell_of_older
 from relaybox.routes import Export, Route, Routes, load_routes
-from relaybox.stores.connections import connect
-from relaybox.stores.schema import initialise_store
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.init.one_store import initialise_store
+from relaybox.stores.sessions.connections import connect
+from relaybox.stores.sessions.store_session import StoreSession
 
 STORES = ("airline", "hub", "analytics")
 ROUTE = "flights"

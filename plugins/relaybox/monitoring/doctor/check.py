@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from relaybox.monitoring.doctor.clocks import ClockReading
     from relaybox.monitoring.doctor.record import StoreRecord
     from relaybox.routes import Routes, Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 
 class CheckSeverity(StrEnum):

@@ -11,7 +11,7 @@ from relaybox.monitoring.doctor.check import Diagnosis, Examined, ok, warning
 
 if TYPE_CHECKING:
     from relaybox.routes import Routes
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 WRONG_SECONDS = 1.0
 """Clocks that follow NTP differ by milliseconds."""

@@ -8,7 +8,7 @@ from relaybox.amounts import amount
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, hidden, ok, warning
 from relaybox.monitoring.doctor.numbers import show_duration
 from relaybox.monitoring.doctor.record import may_read
-from relaybox.stores.endpoints import read_failing_endpoints
+from relaybox.stores.readers.failing_endpoints import read_failing_endpoints
 
 # not to_regprocedure(): it refuses a login that may not use the schema
 _IS_THERE = """

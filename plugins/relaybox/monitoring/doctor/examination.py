@@ -12,11 +12,11 @@ from relaybox.monitoring.doctor.check import CheckSeverity, Diagnosis, Examined,
 from relaybox.monitoring.doctor.checks import CHECKS, CONNECTION, STORE_CLOCKS
 from relaybox.monitoring.doctor.clocks import ClockReading, compare_clocks, read_clock
 from relaybox.monitoring.doctor.record import read_record
-from relaybox.stores.inquiries import Inquiry, ask_each, current_inquiry
-from relaybox.stores.namespaces import IS_STORE
+from relaybox.stores.init.one_store import ROLES
 from relaybox.stores.opening import connect_store
-from relaybox.stores.schema import ROLES
-from relaybox.stores.stronger_logins import refuse_superuser
+from relaybox.stores.parallel_reads.deadlines import Inquiry, ask_each, current_inquiry
+from relaybox.stores.schema.namespaces import IS_STORE
+from relaybox.stores.schema.stronger_logins import refuse_superuser
 
 if TYPE_CHECKING:
     from relaybox.routes import Routes, Store

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, notice, ok
-from relaybox.stores.settings import session_settings
+from relaybox.stores.sessions.settings import session_settings
 
 
 class _Setting(NamedTuple):

@@ -9,7 +9,7 @@ from relaybox.amounts import amount
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, hidden, notice, ok, warning
 from relaybox.monitoring.doctor.numbers import show_duration
 from relaybox.monitoring.doctor.record import may_read
-from relaybox.stores.lock_holders import LIKELIEST_FIRST, LOCK_HOLDERS, LockHolder
+from relaybox.stores.sessions.lock_holders import LIKELIEST_FIRST, LOCK_HOLDERS, LockHolder
 
 MOST_COUNTED = 1_000_000
 

@@ -8,11 +8,11 @@ from relaybox import __version__
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, hidden, notice, ok, warning
 from relaybox.monitoring.doctor.record import may_read
 from relaybox.monitoring.doctor.schemas import RUN_INIT, is_current
-from relaybox.stores.functions_version import read_functions_version
-from relaybox.stores.renewal import list_files, read_files
-from relaybox.stores.repairs import StoreDefects, find_defects, shorten
-from relaybox.stores.sql_files import sql_directory
-from relaybox.stores.table_definitions import find_table_defects
+from relaybox.stores.schema.functions import list_files, read_files
+from relaybox.stores.schema.functions_version import read_functions_version
+from relaybox.stores.schema.object_defects import StoreDefects, find_defects, shorten
+from relaybox.stores.schema.sql_files import sql_directory
+from relaybox.stores.schema.table_definitions import find_table_defects
 
 
 def check_objects(examined: Examined) -> Iterator[Diagnosis]:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from relaybox import errors
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, grant_role, hidden, notice, ok
 from relaybox.monitoring.doctor.record import may_read
-from relaybox.stores.migrations import list_pending, newest_migration
-from relaybox.stores.namespaces import refuse_foreign_schemas, require_schemas
+from relaybox.stores.schema.migrations import list_pending, newest_migration
+from relaybox.stores.schema.namespaces import refuse_foreign_schemas, require_schemas
 
 RUN_INIT = "Run: relaybox init"
 

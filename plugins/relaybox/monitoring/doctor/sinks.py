@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, hidden, ok
 from relaybox.monitoring.doctor.subscriptions import diagnose_readers, find_hidden
-from relaybox.stores.reader_problems import list_all_problems
+from relaybox.stores.readers.reader_problems import list_all_problems
 
 
 def check_sinks(examined: Examined) -> Iterator[Diagnosis]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, hidden, ok, warning
 from relaybox.monitoring.doctor.record import may_read
-from relaybox.stores.reader_problems import READ_RELATIONS, list_all_problems
+from relaybox.stores.readers.reader_problems import READ_RELATIONS, list_all_problems
 
 if TYPE_CHECKING:
-    from relaybox.stores.reader_problems import ReaderProblem
+    from relaybox.stores.readers.reader_problems import ReaderProblem
 
 
 def check_subscriptions(examined: Examined) -> Iterator[Diagnosis]:

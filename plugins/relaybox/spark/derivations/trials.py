@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox.errors import RequestRefused
 from relaybox.spark.derivations.ledger import Attempt, rolled_back_after_errors
-from relaybox.stores.connections import connect
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.sessions.connections import connect
+from relaybox.stores.sessions.store_session import StoreSession
 
 if TYPE_CHECKING:
     from relaybox.routes import Route

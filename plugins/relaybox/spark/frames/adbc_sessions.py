@@ -9,9 +9,9 @@ from urllib.parse import quote, urlencode
 
 from relaybox import errors
 from relaybox.spark.frames.logins import login_of
-from relaybox.stores.connections import LINK_PARAMETERS
-from relaybox.stores.settings import NEWER_SETTINGS
-from relaybox.stores.sqlstates import error_class
+from relaybox.stores.sessions.connections import LINK_PARAMETERS
+from relaybox.stores.sessions.settings import NEWER_SETTINGS
+from relaybox.stores.sessions.sqlstates import error_class
 
 
 def quote_text(value: str) -> str:

@@ -13,7 +13,7 @@ from relaybox.errors import Detached, HistoryLost
 from relaybox.spark.frames.adbc_sessions import adbc_errors, open_cursor, quote_text
 from relaybox.spark.frames.columns import COLUMNS, arrow_schema
 from relaybox.spark.frames.detached_messages import DetachedMessages
-from relaybox.stores.settings import session_settings
+from relaybox.stores.sessions.settings import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

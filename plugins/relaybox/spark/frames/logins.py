@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 
-from relaybox.stores.service_files import has_section
+from relaybox.stores.sessions.service_files import has_section
 
 
 @contextmanager

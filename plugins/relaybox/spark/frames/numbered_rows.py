@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from relaybox.stores.settings import STATEMENT_TIMEOUT_SECONDS, duration, session_settings
+from relaybox.stores.sessions.settings import STATEMENT_TIMEOUT_SECONDS, duration, session_settings
 
 SENDING_SETTINGS = {
     **{name: value for name, value in session_settings().items() if name != "row_security"},  # owners may give producers a policy

@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 from relaybox.spark.frames.logins import login_of
-from relaybox.stores.connections import connect
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.sessions.connections import connect
+from relaybox.stores.sessions.store_session import StoreSession
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from relaybox.errors import Detached, HistoryLost, NoLongerKept
 from relaybox.spark.frames.arrow_copy import read_messages
 from relaybox.spark.frames.columns import SCHEMA
 from relaybox.spark.frames.logins import login_of
-from relaybox.stores.connections import connect
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.sessions.connections import connect
+from relaybox.stores.sessions.store_session import StoreSession
 
 _COLUMNS = "store_id::text, first_stream_position, last_stream_position, newest_stream_position"
 _RANGE = f"select {_COLUMNS} from relaybox.stream_range(%s, %s, %s)"  # noqa: S608  names of ours

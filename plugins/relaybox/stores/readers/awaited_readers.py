@@ -1,0 +1,275 @@
+"""Readers that relaybox.yaml names and that have no subscription: retention keeps the log of their stream until they have one.
+
+A subscription holds what it has not acknowledged. Before it exists nothing in the store holds its messages, and it would begin after
+those that were dropped, and not say so. The same holds for one of processed_by or of a sink that was ended while the file names it: what is
+dropped meanwhile would count as processed once it exists again, or be missing where a sink with other settings goes on. A subscription of
+processed_by that reads one topic does not count: the hop asks for all of the stream. Exports and derivations that were ended need nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from relaybox.amounts import amount
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from relaybox.routes import Hop, Routes, Store
+    from relaybox.stores.sessions.store_session import StoreSession
+
+
+@dataclass(frozen=True)
+class NamedReader:
+    """Who reads a stream of a store from `earliest`, `latest`, a stream position or a time on, as relaybox.yaml says.
+
+    Attributes:
+        name: as it is shown: subscription billing, webhook orders, kafka warehouse, export lake, derivation delays.
+        subscription: its name in the store; of a derivation whose version has no start, with a star at its end: any version.
+        stream: of the store.
+        store: its name.
+        next_step: how it subscribes, or is awaited no longer.
+        next_step_if_ended: the same where a subscription of the name was ended; of a processor: one to another stream.
+        next_step_if_open: the same where one to another stream is open.
+        skips_kept: it starts at `latest`: nothing is kept for it before it subscribes.
+        processed_by: the route that names it there; None: none does.
+    """
+
+    name: str
+    subscription: str
+    stream: str
+    store: str
+    next_step: str
+    next_step_if_ended: str
+    next_step_if_open: str
+    skips_kept: bool = False
+    processed_by: str | None = None
+
+    @property
+    def is_sink(self) -> bool:
+        """Whether it is a webhook or a sink of Kafka, whose runs are refused once its subscription was ended."""
+        return self.name.partition(" ")[0] in ("webhook", "kafka")
+
+
+def named_readers(routes: Routes, store: Store) -> tuple[NamedReader, ...]:
+    """The readers of the streams of a store that relaybox.yaml names."""
+    return tuple(_named_readers(routes, store))
+
+
+def _named_readers(routes: Routes, store: Store) -> Iterator[NamedReader]:
+    for hop in routes.hops:
+        if hop.destination == store:
+            yield from named_processors(hop)
+    for sink in routes.sinks:
+        if sink.store == store:
+            run = f"relaybox {sink.kind} run {sink.name}"
+            steps = (
+                _run_or_remove(run),
+                _run_or_remove(f"{run} --begin-anew"),
+                f"To see how it goes on in this stream, run: relaybox doctor {store.name}",
+            )
+            name = f"{sink.kind} {sink.name}"
+            yield NamedReader(name, sink.subscription, sink.stream, store.name, *steps, skips_kept=sink.start == "latest")
+    for export in routes.exports.values():
+        if export.store == store:
+            step = _run_or_remove(f"relaybox export {export.name}")
+            name, skips_kept = f"export {export.name}", export.start == "latest"
+            yield NamedReader(name, export.subscription, export.stream, store.name, step, step, step, skips_kept=skips_kept)
+    for route in routes.routes.values():
+        if (derivation := route.derivation) is not None and route.path[0] == store:
+            step = _run_or_remove(f"relaybox derive {route.name}")
+            # a version without a start begins behind what the one before it has done, which that one's subscription keeps
+            version = "*" if derivation.start is None else str(derivation.version)
+            name, subscription = f"derivation {route.name}", f"derive.{route.name}.v{version}"
+            skips_kept = derivation.start == "latest"
+            yield NamedReader(name, subscription, derivation.stream, store.name, step, step, step, skips_kept=skips_kept)
+
+
+def named_processors(hop: Hop) -> Iterator[NamedReader]:
+    """The subscriptions in processed_by of the route of a hop, at its destination."""
+    store = hop.destination.name
+    for name in hop.processed_by:
+        step = _subscribe_or_remove(store, name, hop.stream, hop.route)
+        instead = _subscribe_or_remove(store, name, hop.stream, hop.route, is_open_elsewhere=True)
+        yield NamedReader(f"subscription {name}", name, hop.stream, store, step, step, instead, processed_by=hop.route)
+
+
+def _subscribe_or_remove(
+    store: str, subscription: str, stream: str, route: str, *, start: int | None = None, is_open_elsewhere: bool = False
+) -> str:
+    """`start`: of one that was ended; None: its default. `is_open_elsewhere`: the name is in use for another stream."""
+    begin = "" if start is None else f", '{start}'"
+    subscribe = f"select relaybox.subscribe('{subscription}', '{stream}'{begin});"
+    remove = (
+        f"or take {subscription} out of processed_by of route {route} (and policy, if no name is left) and run: relaybox init"
+    )
+    if not is_open_elsewhere:
+        return f"In store {store}, run: {subscribe} {remove}"
+    end = f"select relaybox.unsubscribe('{subscription}', 'REASON');"
+    reads = f"Subscription {subscription} reads another stream, or one topic alone."
+    return f"{reads} In store {store}, run: {end} then run: {subscribe} {remove}"
+
+
+def _run_or_remove(command: str) -> str:
+    return f"Run: {command}; or, if it may skip all messages that are kept, write start: latest; or take it out of relaybox.yaml"
+
+
+class UnsubscribedReader(NamedTuple):
+    """A reader without an open subscription to the stream of a log, and the first position that the log keeps.
+
+    Attributes:
+        former: none: it has never subscribed to this stream, nor to another one; elsewhere_ended, elsewhere_open: to another one, or to
+            one topic where all are needed; ended: to this one.
+        ended_at, ended_by, reason: of the newest one to this stream; None: it never subscribed to it.
+        done_stream_position: through which that one was done; None also where it is not recorded.
+        next_step: how it subscribes, or is awaited no longer.
+    """
+
+    log_id: int
+    reader: NamedReader
+    needs_from: int
+    former: Literal["none", "elsewhere_ended", "elsewhere_open", "ended"]
+    ended_at: datetime | None
+    ended_by: str | None
+    reason: str | None
+    done_stream_position: int | None
+    next_step: str
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether retention keeps the log for it."""
+        if self.former == "ended" and self.reader.processed_by is None and not self.reader.is_sink:
+            return False
+        return not self.reader.skips_kept
+
+    @property
+    def end(self) -> str:
+        """By whom, when and why the subscription to this stream was ended, and how far it was done."""
+        by = f" by {self.ended_by}" if self.ended_by else ""
+        at = f" at {self.ended_at:%Y-%m-%d %H:%M:%S}" if self.ended_at else ""
+        why = f" ({self.reason})" if self.reason else ""
+        done = "" if self.done_stream_position is None else f", done through stream position {self.done_stream_position:,}"
+        return f"was ended{by}{at}{why}{done}"
+
+    @property
+    def what(self) -> str:
+        """As retention says it: the reader, and from which log position on something is kept for it."""
+        state = (
+            "whose subscription to this stream was ended"
+            if self.former == "ended"
+            else "which has not subscribed to this stream yet"
+        )
+        return f"relaybox.yaml names {self.reader.name}, {state} and needs all from position {self.needs_from:,} on"
+
+
+class _Unsubscribed(NamedTuple):
+    number: int
+    log_id: int
+    first_kept_position: int
+    former: Literal["none", "elsewhere_ended", "elsewhere_open", "ended"]
+    ended_at: datetime | None
+    ended_by: str | None
+    reason: str | None
+    done_stream_position: int | None
+    next_stream_position: int
+    is_open_elsewhere: bool
+
+
+_UNSUBSCRIBED = """
+select (reader.number - 1)::integer as number, i.log_id, i.first_kept_position,
+    case
+        when last.subscription_id is not null then 'ended'
+        when other.has_open then 'elsewhere_open'
+        when other.has_open is not null then 'elsewhere_ended'
+        else 'none'
+    end as former,
+    last.ended_at, act.done_by as ended_by, act.reason, last.done_at_end as done_stream_position,
+    greatest(coalesce(last.done_at_end, 0) + 1, s.first_kept_stream_position) as next_stream_position,
+    coalesce(other.has_open, false) as is_open_elsewhere
+from unnest(%s::text[], %s::text[], %s::boolean[]) with ordinality reader (subscription, stream, needs_all_topics, number)
+join relaybox_internal.stream s on s.stream = reader.stream
+join relaybox_internal.stream_log l on l.stream_id = s.stream_id
+join relaybox_internal.hop_in i on i.log_id = l.log_id
+left join lateral (
+    select n.subscription_id, n.ended_at, n.done_at_end from relaybox_internal.subscription n
+    where n.stream_id = s.stream_id and n.replay_of is null and not (reader.needs_all_topics and n.topic is not null) and (
+        n.subscription = reader.subscription
+        or right(reader.subscription, 1) = '*' and starts_with(n.subscription, rtrim(reader.subscription, '*'))
+    )
+    order by n.ended_at is null desc, n.subscription_id desc
+    limit 1
+) last on true
+left join lateral (
+    select a.done_by, a.reason from relaybox_internal.consumer_action a
+    where a.subscription_id = last.subscription_id and a.action = 'unsubscribe'
+    order by a.action_id desc
+    limit 1
+) act on true
+cross join lateral (
+    select bool_or(f.ended_at is null) as has_open from relaybox_internal.subscription f
+    where f.subscription = reader.subscription and (f.stream_id <> s.stream_id or reader.needs_all_topics and f.topic is not null)
+) other
+where last.subscription_id is null or last.ended_at is not null
+order by i.log_id, reader.number
+"""
+
+
+def list_unsubscribed(session: StoreSession, readers: Sequence[NamedReader]) -> list[UnsubscribedReader]:
+    """Of the readers, for each log of their stream, those without an open subscription to it. In the session's transaction."""
+    if not readers:
+        return []
+    names, streams = [reader.subscription for reader in readers], [reader.stream for reader in readers]
+    needs_all_topics = [reader.processed_by is not None for reader in readers]
+    found = session.rows(_Unsubscribed, _UNSUBSCRIBED, names, streams, needs_all_topics)
+    return [
+        UnsubscribedReader(
+            one.log_id,
+            reader,
+            one.first_kept_position,
+            one.former,
+            one.ended_at,
+            one.ended_by,
+            one.reason,
+            one.done_stream_position,
+            _choose_step(reader, one),
+        )
+        for one in found
+        for reader in (readers[one.number],)
+    ]
+
+
+def list_awaited(session: StoreSession, readers: Sequence[NamedReader]) -> list[UnsubscribedReader]:
+    """Those of them for which retention keeps the log. In the session's transaction."""
+    return [one for one in list_unsubscribed(session, readers) if one.is_awaited]
+
+
+def _choose_step(reader: NamedReader, found: _Unsubscribed) -> str:
+    if found.former == "ended" and reader.processed_by is not None:
+        return _subscribe_or_remove(
+            *(reader.store, reader.subscription, reader.stream, reader.processed_by),
+            start=found.next_stream_position,
+            is_open_elsewhere=found.is_open_elsewhere,
+        )
+    return {
+        "none": reader.next_step,
+        "ended": reader.next_step_if_ended,
+        "elsewhere_ended": reader.next_step_if_ended,
+        "elsewhere_open": reader.next_step_if_open,
+    }[found.former]
+
+
+def first_by_log(awaited: Sequence[UnsubscribedReader]) -> dict[int, UnsubscribedReader]:
+    """Of each log the first reader that is awaited; its next step says how many others are."""
+    found: dict[int, UnsubscribedReader] = {}
+    others = Counter(one.log_id for one in awaited)
+    for one in awaited:
+        if one.log_id not in found:
+            more = others[one.log_id] - 1
+            then = (
+                f". {amount(more, 'more reader is', 'more readers are')} awaited. To list them, run: relaybox retention --dry-run"
+            )
+            found[one.log_id] = one._replace(next_step=f"{one.next_step}{then}") if more else one
+    return found

@@ -1,0 +1,154 @@
+"""Subscriptions that get no new message: relaybox.yaml brings their topic, or all topics of their stream, in another or in none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from relaybox.amounts import amount
+from relaybox.stores.readers.carried_topics import (
+    CarriedTopics,
+    KnownTopic,
+    OpenSubscription,
+    keeper,
+    list_open_subscriptions,
+    read_known_topics,
+    read_settings,
+    show_topics,
+)
+from relaybox.stores.readers.changed_sinks import continue_in_stream
+from relaybox.stores.readers.reduced_subscriptions import list_reduced_subscriptions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relaybox.routes import Routes, Sink, Store
+    from relaybox.stores.sessions.store_session import StoreSession
+
+SECTION = "docs/consuming.md, When a topic moves to another stream"
+
+
+@dataclass(frozen=True)
+class OrphanedSubscription:
+    """An open subscription that no route of the file fills any more.
+
+    Attributes:
+        topic: None: all of the stream.
+        is_ambiguous: as OpenSubscription has it.
+        waiting_count: stream positions that are not acknowledged, of all topics of the stream.
+        settings: what its subscribe() was given beside source and start, as SQL; empty: the defaults.
+        stream_is_filled: a route of the file has the stream, without the topic.
+        elsewhere: streams of the store by which the file brings the topic, or a topic of the stream; with these topics.
+        kept_in: those of them that have the subscription already that keeps their messages (keeper()).
+        sink: of the file, in this store, with this subscription; None: an application reads it.
+    """
+
+    store: str
+    subscription: str
+    stream: str
+    topic: str | None
+    is_ambiguous: bool
+    waiting_count: int
+    settings: str
+    stream_is_filled: bool
+    elsewhere: dict[str, tuple[str, ...]]
+    kept_in: tuple[str, ...]
+    sink: Sink | None
+
+    @property
+    def what(self) -> str:
+        """What is wrong, with numbers."""
+        source = f"topic {self.topic} of stream {self.stream}" if self.topic else f"stream {self.stream}"
+        if self.elsewhere:
+            now = " and ".join(
+                f"{show_topics(topics)} to store {self.store} in stream {name}" for name, topics in self.elsewhere.items()
+            )
+            why = f"relaybox.yaml brings {now}"
+        elif self.stream_is_filled:
+            why = f"no route of relaybox.yaml brings topic {self.topic} to store {self.store}"
+        else:
+            why = f"no route of relaybox.yaml fills stream {self.stream} in store {self.store}"
+        return (
+            f"Subscription {self.subscription} reads {source} and gets no new message: {why}. "
+            f"It is {amount(self.waiting_count, 'stream position')} of {self.stream} behind."
+        )
+
+    @property
+    def next_step(self) -> str:
+        """How it goes on in the other stream. Its own stream comes first: its last messages may be in no other one."""
+        end = f"select relaybox.unsubscribe('{self.subscription}', 'REASON');"
+        if not self.elsewhere:
+            return f"Give it a route again. Or, when it is 0 behind: {end}"
+        missing = " ".join(self._keep(stream) for stream in self.elsewhere if stream not in self.kept_in)
+        first = f"Before retention drops what no subscription keeps, in store {self.store}, run: {missing} " if missing else ""
+        return f"{first}{self._go_on(end)}"
+
+    def _go_on(self, end: str) -> str:
+        if self.sink is not None:
+            stream = next(iter(self.elsewhere))
+            kept_by = keeper(stream, self.subscription)
+            return f"Then: {continue_in_stream(self.sink, former=self.stream, stream=stream, keeper=kept_by)}."
+        names = " and ".join(keeper(stream, self.subscription) for stream in self.elsewhere)
+        others = " That has other topics too." if self._keeps_whole_stream else ""
+        return (
+            f"Stream positions of {self.stream} mean nothing in another stream. When {self.subscription} is 0 behind, let its workers read "
+            f"{names}, and run: {end}{others} {names} gets what {self.stream} delivered and the outbox still had again, with its "
+            f"message_id. To repeat less, and to keep the name: {SECTION}."
+        )
+
+    @property
+    def _keeps_whole_stream(self) -> bool:
+        """Whether a subscription to the topic alone can't be made."""
+        return self.topic is not None and (self.is_ambiguous or len(self.elsewhere) > 1)
+
+    def _keep(self, stream: str) -> str:
+        name = keeper(stream, self.subscription)
+        source = self.topic if self.topic is not None and not self._keeps_whole_stream else stream
+        return f"select relaybox.subscribe('{name}', '{source}', 'earliest'{self.settings});"
+
+
+def list_orphaned_subscriptions(session: StoreSession, store: Store, routes: Routes) -> list[OrphanedSubscription]:
+    """The open subscriptions of a store that no route of the file fills any more, by name.
+
+    Reads no message. Runs in the session's transaction.
+    """
+    carried = CarriedTopics.of(store, routes)
+    subscriptions = list_open_subscriptions(session)
+    known = read_known_topics(session, subscriptions)
+    orphaned = [one for one in subscriptions if is_orphaned(one, known[one.stream], carried)]
+    settings = read_settings(session, orphaned)
+    sinks = {sink.subscription: sink for sink in routes.sinks if sink.store == store}
+    names = {one.subscription for one in subscriptions}
+    found = []
+    for one in orphaned:
+        if one.subscription in settings:
+            wanted = {topic.topic for topic in known[one.stream]} if one.topic is None else {one.topic}
+            elsewhere = carried.find_elsewhere(one.stream, wanted)
+            orphan = OrphanedSubscription(
+                store=store.name,
+                subscription=one.subscription,
+                stream=one.stream,
+                topic=one.topic,
+                is_ambiguous=one.is_ambiguous,
+                waiting_count=settings[one.subscription].waiting_count,
+                settings=settings[one.subscription].settings,
+                stream_is_filled=one.stream in carried.by_stream,
+                elsewhere=elsewhere,
+                kept_in=tuple(stream for stream in elsewhere if keeper(stream, one.subscription) in names),
+                sink=sinks.get(one.subscription),
+            )
+            found.append(orphan)
+    return found
+
+
+def is_orphaned(one: OpenSubscription, known: Sequence[KnownTopic], carried: CarriedTopics) -> bool:
+    """Whether no route brings what it reads. `known`: topics of its stream."""
+    if one.stream not in carried.by_stream:
+        return True
+    return one.topic is not None and not carried.brings(one.stream, one.topic, known)
+
+
+def describe_orphaned(session: StoreSession, store: Store, routes: Routes) -> list[str]:
+    """For each of them, and each that lost topics: what is wrong, and what to do. Runs in the session's transaction."""
+    orphaned = [f"{one.what} {one.next_step}" for one in list_orphaned_subscriptions(session, store, routes)]
+    return orphaned + [f"{one.what} {one.next_step}" for one in list_reduced_subscriptions(session, store, routes)]

@@ -1,0 +1,181 @@
+"""Subscriptions to all of a stream that lost topics: relaybox.yaml brings these in another stream of the store now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from relaybox.amounts import amount
+from relaybox.stores.readers.carried_topics import (
+    CarriedTopics,
+    KnownTopic,
+    OpenSubscription,
+    keeper,
+    list_open_subscriptions,
+    read_known_topics,
+    read_settings,
+    show_topics,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from relaybox.routes import Routes, Store
+    from relaybox.stores.sessions.store_session import StoreSession
+
+
+@dataclass(frozen=True)
+class ReducedSubscription:
+    """An open subscription to all of a stream that lost some topics to other streams of its store, and gets the others.
+
+    Attributes:
+        waiting_count: as of OrphanedSubscription.
+        settings: as of OrphanedSubscription.
+        elsewhere: streams of the store, with the topics that they have now and the subscription had.
+        reader: the kind of the reader of the file that has this subscription: webhook, kafka, export, derivation. None: an application.
+    """
+
+    store: str
+    subscription: str
+    stream: str
+    waiting_count: int
+    settings: str
+    elsewhere: dict[str, tuple[str, ...]]
+    reader: str | None
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return tuple(topic for topics in self.elsewhere.values() for topic in topics)
+
+    @property
+    def what(self) -> str:
+        now = " and ".join(
+            f"{show_topics(topics)} to store {self.store} in stream {name}" for name, topics in self.elsewhere.items()
+        )
+        return (
+            f"Subscription {self.subscription} reads all of stream {self.stream} and no longer gets {show_topics(self.topics)}: "
+            f"relaybox.yaml brings {now}. It is {amount(self.waiting_count, 'stream position')} of {self.stream} behind."
+        )
+
+    @property
+    def state(self) -> str:
+        """In two or three words, for a table."""
+        return f"lost {show_topics(self.topics)}"
+
+    @property
+    def next_step(self) -> str:
+        lost, names = show_topics(self.topics), [keeper(topic, self.subscription) for topic in self.topics]
+        keep = f"In store {self.store}, run: {' '.join(map(self._keep, self.topics))}"
+        end = " ".join(f"select relaybox.unsubscribe('{name}', 'REASON');" for name in names)
+        again = f"What {self.stream} delivered and the outbox still had comes again, with its message_id."
+        if self.reader is None:
+            return (
+                f"Before retention drops what no subscription keeps: {keep} Let its workers read {' and '.join(names)} beside it. {again} "
+                f"If it goes on without {lost}, then run: {end}"
+            )
+        kind = "sink of Kafka" if self.reader == "kafka" else self.reader
+        streams = " and ".join(f"stream: {stream} ({show_topics(topics)})" for stream, topics in self.elsewhere.items())
+        return (
+            f"Write another {kind} into relaybox.yaml that has {streams} and start: earliest. {again} Or, to go on without {lost} and to "
+            f"record why: {keep} {end}"
+        )
+
+    def _keep(self, topic: str) -> str:
+        return f"select relaybox.subscribe('{keeper(topic, self.subscription)}', '{topic}', 'earliest'{self.settings});"
+
+
+class _Keeper(NamedTuple):
+    """A subscription with the name of a keeper, open or ended."""
+
+    subscription_id: int
+    subscription: str
+    topic: str | None
+
+
+_KEEPERS = """
+select subscription_id, subscription, topic from relaybox_internal.subscription where subscription = any(%s)
+"""
+
+
+def list_reduced_subscriptions(session: StoreSession, store: Store, routes: Routes) -> list[ReducedSubscription]:
+    """The open subscriptions of a store that lost topics since they were made, by name.
+
+    Not those that a person has decided on: another reader of their kind in the file has the topic, or a keeper of it was made since it
+    left (ended or not). A topic that leaves is known from the next init on. Reads no message. Runs in the session's transaction.
+    """
+    carried = CarriedTopics.of(store, routes)
+    subscriptions = [one for one in list_open_subscriptions(session) if one.topic is None and one.stream in carried.by_stream]
+    known = read_known_topics(session, subscriptions)
+    lost = {one: topics for one in subscriptions if (topics := _lost_topics(one, known[one.stream], carried))}
+    keepers = _read_keepers(session, lost)
+    settings = read_settings(session, list(lost))
+    found = []
+    for one, topics in lost.items():
+        kind = _reader_kind(one.subscription, store, routes)
+        left = {topic.topic for topic in topics if not _is_kept(one, topic, keepers)}
+        elsewhere = _without_readers(kind, carried.find_elsewhere(one.stream, left), store, routes)
+        if elsewhere and one.subscription in settings:
+            waiting_count, text = settings[one.subscription].waiting_count, settings[one.subscription].settings
+            found.append(ReducedSubscription(store.name, one.subscription, one.stream, waiting_count, text, elsewhere, kind))
+    return found
+
+
+def _lost_topics(one: OpenSubscription, known: Sequence[KnownTopic], carried: CarriedTopics) -> list[KnownTopic]:
+    """The topics that its stream had when it was made, and another stream brings now."""
+    return [
+        topic
+        for topic in known
+        if topic.left_after is not None
+        and one.subscription_id <= topic.left_after
+        and not carried.brings(one.stream, topic.topic, known)
+        and carried.find_elsewhere(one.stream, {topic.topic})
+    ]
+
+
+def _read_keepers(session: StoreSession, lost: dict[OpenSubscription, list[KnownTopic]]) -> dict[str, list[_Keeper]]:
+    names = [keeper(topic.topic, one.subscription) for one, topics in lost.items() for topic in topics]
+    found: dict[str, list[_Keeper]] = {name: [] for name in names}
+    for made in session.rows(_Keeper, _KEEPERS, names) if names else ():
+        found[made.subscription].append(made)
+    return found
+
+
+def _is_kept(one: OpenSubscription, topic: KnownTopic, keepers: dict[str, list[_Keeper]]) -> bool:
+    """Whether a keeper was made since the topic left: one of an earlier move says nothing."""
+    return any(
+        made.topic in (None, topic.topic) and made.subscription_id > (topic.left_after or 0)
+        for made in keepers[keeper(topic.topic, one.subscription)]
+    )
+
+
+def _reader_kind(subscription: str, store: Store, routes: Routes) -> str | None:
+    """webhook, kafka, export or derivation: what the file has in this store with this subscription; None: an application reads it."""
+    for sink in routes.sinks:
+        if (sink.store, sink.subscription) == (store, subscription):
+            return sink.kind
+    if any((export.store, export.subscription) == (store, subscription) for export in routes.exports.values()):
+        return "export"
+    derivations = (route for route in routes.routes.values() if route.derivation is not None and route.path[0] == store)
+    return "derivation" if any(subscription.startswith(f"derive.{route.name}.v") for route in derivations) else None
+
+
+def _without_readers(
+    kind: str | None, elsewhere: dict[str, tuple[str, ...]], store: Store, routes: Routes
+) -> dict[str, tuple[str, ...]]:
+    """The same without topics that a reader of this kind reads in the other stream, as the file says."""
+    read = set() if kind is None else set(_read_by(kind, store, routes))
+    left = {
+        stream: tuple(topic for topic in topics if (stream, None) not in read and (stream, topic) not in read)
+        for stream, topics in elsewhere.items()
+    }
+    return {stream: topics for stream, topics in left.items() if topics}
+
+
+def _read_by(kind: str, store: Store, routes: Routes) -> Iterator[tuple[str, str | None]]:
+    """Streams of the store that readers of a kind read, each with the one topic, or None for all."""
+    yield from ((sink.stream, sink.topic) for sink in routes.sinks if (sink.store, sink.kind) == (store, kind))
+    if kind == "export":
+        yield from ((export.stream, None) for export in routes.exports.values() if export.store == store)
+    if kind == "derivation":
+        derivations = (route.derivation for route in routes.routes.values() if route.path[0] == store)
+        yield from ((derivation.stream, None) for derivation in derivations if derivation is not None)
