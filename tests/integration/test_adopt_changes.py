@@ -13,19 +13,13 @@ from relaybox.adoption.tables import read_adopted
 from relaybox.stores.init.one_store import initialise_store
 from relaybox.stores.sessions.store_session import StoreSession
 from tests.support.adoption import INSERT, adopt, make_table, problems, sent, unadopt, write
-from tests.support.cli import invoke
+from tests.support.cli import diagnose, invoke
 from tests.support.database_dump import dump
 from tests.support.world import World
 
 
 def alter(world: World, statement: str) -> None:
     world.query("airline", f"alter table app.outboxevent {statement}")
-
-
-def doctor(world: World) -> list[tuple[str, str, str]]:
-    """What doctor says of adopted tables: severity, what, and what to do."""
-    report = invoke("doctor", "airline", "--json").document["stores"][0]
-    return [(one["severity"], one["what"], one["next_step"]) for one in report["results"] if one["check"] == "adopted_tables"]
 
 
 def in_file(world: World, **said: Any) -> None:
@@ -47,7 +41,7 @@ def test_columns_that_are_added_or_renamed_change_nothing(world: World) -> None:
     alter(world, "rename column payload to body")
     world.query("airline", INSERT.replace("payload", "body"), "k", "3")
     assert sent(world) == ["1", "2", "3"]
-    (found,) = doctor(world)[:1]
+    (found,) = diagnose("airline", "adopted_tables")[:1]
     assert found[:2] == (
         "warning",
         "Adopted table app.outboxevent: column payload was renamed: the map names payload, the table has body; its rows are sent.",
@@ -56,7 +50,7 @@ def test_columns_that_are_added_or_renamed_change_nothing(world: World) -> None:
     assert adopt(world).changed == ("map",)
     world.query("airline", INSERT.replace("payload", "body"), "k", "4")
     assert sent(world) == ["1", "2", "3", "4"]
-    assert [one[0] for one in doctor(world)] == ["ok"]
+    assert [one[0] for one in diagnose("airline", "adopted_tables")] == ["ok"]
 
 
 @pytest.mark.parametrize(
@@ -109,9 +103,9 @@ def test_a_table_that_is_renamed_is_still_sent(world: World) -> None:
     with pytest.raises(psycopg2.Error, match=r"table shop.events: a row can't be a message"):
         world.query("airline", INSERT.replace("app.outboxevent", "shop.events"), "k", None)
     assert sent(world) == ["1"]
-    assert "the table is named shop.events now; its rows are sent" in doctor(world)[0][1]
+    assert "the table is named shop.events now; its rows are sent" in diagnose("airline", "adopted_tables")[0][1]
     world.query("airline", "alter table shop.events disable trigger relaybox_adopted")
-    told = doctor(world)
+    told = diagnose("airline", "adopted_tables")
     assert {severity for severity, _, _ in told} == {"warning", "error"}
     assert len([1 for _, _, command in told if "relaybox adopt airline shop.events" in command]) == 3
     assert not any("app.outboxevent" in command for _, _, command in told)
@@ -142,7 +136,7 @@ def test_what_stops_the_sending_is_an_error_of_doctor_and_shown_by_status(
     in_file(world)
     adopt(world)
     world.query("airline", statement)
-    found = doctor(world)
+    found = diagnose("airline", "adopted_tables")
     assert any(one[0] == severity and told in one[1] for one in found), found
     (shown,) = invoke("status", "--json").document["adopted_tables"]
     assert any(told in problem for problem in shown["problems"]), shown
@@ -153,22 +147,22 @@ def test_what_stops_the_sending_is_an_error_of_doctor_and_shown_by_status(
     assert any("trigger" in change for change in adopt(world).changed)
     write(world, "1")
     assert sent(world) == ["1"]
-    assert [one[0] for one in doctor(world)] == ["ok"]
+    assert [one[0] for one in diagnose("airline", "adopted_tables")] == ["ok"]
 
 
 def test_the_file_decides_and_doctor_compares_it_with_the_store(world: World) -> None:
     """Of a table that is only here or only there, or with another map; and the command may not say something else than the file."""
     make_table(world)
     adopt(world)
-    assert "relaybox.yaml has no stores.airline.adopt.app.outboxevent" in doctor(world)[0][1]
+    assert "relaybox.yaml has no stores.airline.adopt.app.outboxevent" in diagnose("airline", "adopted_tables")[0][1]
     in_file(world, sender="'shop'")
-    assert "relaybox.yaml says another map or on_unmapped" in doctor(world)[0][1]
+    assert "relaybox.yaml says another map or on_unmapped" in diagnose("airline", "adopted_tables")[0][1]
     refused = invoke("adopt", "airline", "app.outboxevent", "--map", "sender='bar'", "--json")
     assert (refused.exit_code, refused.document["error"]["kind"]) == (2, "ConfigurationError")
     assert adopt(world).changed == ("map",)
-    assert [one[0] for one in doctor(world)] == ["ok"]
+    assert [one[0] for one in diagnose("airline", "adopted_tables")] == ["ok"]
     unadopt(world)
-    assert "the table is not adopted: its rows are not sent" in doctor(world)[0][1]
+    assert "the table is not adopted: its rows are not sent" in diagnose("airline", "adopted_tables")[0][1]
 
 
 def test_a_name_that_another_table_took_ends_no_adoption_and_is_an_error_of_doctor(world: World) -> None:
@@ -178,7 +172,7 @@ def test_a_name_that_another_table_took_ends_no_adoption_and_is_an_error_of_doct
     alter(world, "rename to outboxevent_old")
     assert problems(world) == [("renamed", False)]
     world.query("airline", "create table app.outboxevent (like app.outboxevent_old including all)")
-    severity, what, _ = doctor(world)[0]
+    severity, what, _ = diagnose("airline", "adopted_tables")[0]
     assert severity == "error"
     assert (
         "named app.outboxevent_old now; its rows are sent. app.outboxevent is another table now, whose rows are not sent" in what

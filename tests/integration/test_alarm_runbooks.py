@@ -18,7 +18,7 @@ from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import postgres_binaries
 from relaybox.monitoring.metrics import collect, read_store_metrics
 from relaybox.monitoring.status import read_status
-from tests.support.cli import run
+from tests.support.cli import diagnose, run
 from tests.support.endpoint import answer, endpoint
 from tests.support.runbooks import RUNBOOKS, read_blocks, run_blocks
 from tests.support.sinks import SECRET, WHERE, deliver_waiting, webhook
@@ -257,8 +257,17 @@ def test_dead_letters(world: World) -> None:
         assert fetched == [(1, "m1")]
         ack(world, 1)
 
+    world.query(STORE, "select relaybox.subscribe('reports', 'flights', 'earliest', nack_limit => 1)")
+    world.query(STORE, "select relaybox.nack('reports', stream_position, 'no such report') from relaybox.fetch('reports', 1)")
+    world.query(STORE, "select relaybox.unsubscribe('reports', 'nobody reads them')")
+    ((severity, what, next_step),) = diagnose(STORE, "dead_letters")
+    assert severity == "warning"
+    assert re.match(r"Subscription reports ended at \S+ \S+ with 1 open dead letter, the first is 2: no consumer gets them", what)
+    assert "relaybox dead-letters list hub --subscription reports" in next_step
+    assert "relaybox dead-letters drop hub 2 --reason" in next_step
     said = follow(world, "dead-letters", between={3: consume})
     assert said.strip().endswith(" 0.0")
+    assert [severity for severity, _, _ in diagnose(STORE, "dead_letters")] == ["ok"]
 
 
 def test_a_failing_endpoint(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ import yaml
 from relaybox import errors
 from relaybox.hops.confirmations import settle_hop
 from relaybox.retention.segments import TableRetained, read_retention, retain_store
-from relaybox.stores.readers.awaited_readers import named_readers
 from tests.support.cli import invoke
 from tests.support.endpoint import endpoint
 from tests.support.sinks import deliver_waiting, kafka, webhook, write_sink
@@ -38,7 +37,7 @@ def move(world: World, count: int = COUNT) -> None:
 def retain(world: World, store: str, hop: str) -> TableRetained:
     """Of the log of a hop, with the readers of relaybox.yaml."""
     at = world.routes.store(store)
-    done = retain_store(at, recorded_by="test", readers=named_readers(world.routes, at))
+    done = retain_store(at, recorded_by="test", routes=world.routes)
     return next(table for table in done.tables if table.hop == hop)
 
 
@@ -247,7 +246,7 @@ def test_an_export_and_a_derivation_keep_the_log_until_they_run(small: World) ->
     move(small)
     small.settle_all()
     hub = small.routes.store("hub")
-    tables = {table.hop: table for table in read_retention(hub, named_readers(small.routes, hub)).tables}
+    tables = {table.hop: table for table in read_retention(hub, small.routes).tables}
     assert [(one.name, one.next_step) for one in tables["flights/1"].holders if one.kind == "awaited"] == [
         (name, run_or_remove(command)) for name, command in (("export lake", "export lake"), ("derivation late", "derive late"))
     ]

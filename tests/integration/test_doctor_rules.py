@@ -132,6 +132,7 @@ def test_a_login_that_moves_nothing_gets_no_error_for_the_rights_that_it_lacks(
             "adopted_tables",
             "subscriptions",
             "sinks",
+            "dead_letters",
             "endpoints",
             "schema_checks",
             "overflow",
@@ -152,7 +153,7 @@ def test_a_login_without_any_right_is_an_error(world: World, clusters: Mapping[s
         administer(clusters["hub"], "drop role stranger")
     assert {check for check, ((severity, *_), *_) in results.items() if severity == "error"} == {
         "owner", "schema", "functions", "objects", "tables", "rights", "store_name", "switches", "hops", "adopted_tables",
-        "subscriptions", "sinks", "endpoints", "schema_checks", "overflow",
+        "subscriptions", "sinks", "dead_letters", "endpoints", "schema_checks", "overflow",
     }  # fmt: skip
     ((_, _, next_step),) = results["schema"]
     assert next_step == (

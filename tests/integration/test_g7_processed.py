@@ -16,7 +16,7 @@ from relaybox.failpoints import PROCESSING_FAILPOINTS
 from relaybox.hops.confirmations import settle_hop
 from tests.support.cli import invoke
 from tests.support.patience import patience
-from tests.support.world import World
+from tests.support.world import World, routes_file
 
 CONFIRM = """
 from relaybox.hops.confirmations import settle_hop
@@ -54,6 +54,39 @@ def read(world: World, *names: str) -> Any:
     return world.value(
         "analytics", "select through_position from relaybox_internal.processed_reading('flights/2', %s)", list(names)
     )
+
+
+def edit_file(world: World, **route: object) -> None:
+    """relaybox.yaml is another one from now on; no init has run with it."""
+    routes_file(world.path.parent, route=route)
+
+
+def test_g7_a_file_that_no_init_has_read_settles_nothing(processed: World) -> None:
+    """An older checkout, or one that was edited: what the newest init wrote holds. Retention would drop what audit has not read."""
+    processed.send_many(5)
+    processed.transfer_all()
+    assert consume(processed, "billing") == 5
+    for route in (
+        {"policy": "processed", "processed_by": ["billing"]},
+        {"policy": "received"},
+        {"policy": "received", "path": ["airline", "hub"]},
+        {"policy": "cascade", "path": ["airline", "hub"]},
+    ):
+        edit_file(processed, **route)
+        assert set(settled(processed).values()) == {0}, route
+    assert consume(processed, "audit") == 5
+    edit_file(processed, policy="received")
+    settled(processed)
+    assert settled(processed) == {"flights/1": 5, "flights/2": 5}
+
+
+def test_g7_a_hop_after_it_that_no_init_has_made_is_waited_for(world: World) -> None:
+    """The route gets a hop more, and init reached its first store alone so far: what the file promises is not true yet."""
+    world.change_route(policy="cascade", path=["airline", "hub"])
+    world.send_many(5)
+    world.transfer()
+    edit_file(world, policy="cascade")
+    assert settled(world) == {"flights/1": 0, "flights/2": 0}
 
 
 def test_g7_processed_settles_when_every_named_subscription_has_acknowledged(processed: World) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from relaybox.retention.segments import TableRetained, read_retention, retain_store
 from relaybox.stores.init.all_stores import plan_stores
 from relaybox.stores.init.plans import find_unapproved, list_changes
 from tests.support.cli import invoke
@@ -24,7 +26,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def route(world: World, **topics: list[str]) -> None:
     """Writes a relaybox.yaml with these routes from `airline` to `hub`, and does the init."""
-    routes = {name: {"topics": of, "path": ["airline", STORE]} for name, of in topics.items()}
+    retention = {"replay_window_seconds": 0}
+    routes = {name: {"topics": of, "path": ["airline", STORE], "retention": retention} for name, of in topics.items()}
     world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
     world.register()
 
@@ -163,6 +166,129 @@ def test_the_documented_start_gives_what_was_not_acknowledged(world: World) -> N
     move(world, "r2")
     follow(world)
     assert consume(world, "x") == ["m4", "m5"]
+
+
+def retain(world: World) -> TableRetained:
+    """What retention does with the log of r2, as relaybox.yaml is now; the dry run says the same."""
+    at = world.routes.store(STORE)
+    dry = next(table for table in read_retention(at, world.routes).tables if table.hop == "r2/1")
+    done = next(table for table in retain_store(at, recorded_by="test", routes=world.routes).tables if table.hop == "r2/1")
+    assert (done.holder_kind, done.holder_name) == (dry.holders[0].kind, dry.holders[0].name)
+    assert (done.dropped_count, len(dry.droppable)) == (0, 0)
+    return done
+
+
+@pytest.mark.parametrize(("subscription", "source", "keeper"), [("x", "t", "r2.x"), ("whole", "r1", "t.whole")])
+def test_g7_nothing_is_dropped_of_the_stream_that_has_a_topic_now(
+    world: World, subscription: str, source: str, keeper: str
+) -> None:
+    """Hops and retention run right after the init: what r2 has by then is kept for who reads the topic by r1, and so is what comes."""
+    world.cut_small_segments()
+    route(world, r1=["t", "u"], r2=["v"])
+    world.query(STORE, "select relaybox.subscribe(%s, %s)", subscription, source)
+    move(world, "r1")
+    route(world, r1=["u"], r2=["v", "t"])
+    world.send_many(45, topic="t")
+    move(world, "r1", "r2")
+    kept = retain(world)
+    assert (kept.holder_kind, kept.holder_name, kept.outcome) == (
+        "awaited",
+        f"subscription {subscription}",
+        "kept",
+    )
+    assert kept.awaited == (
+        f"relaybox.yaml brings topic t of subscription {subscription} in this stream now, where nothing keeps its messages yet: it needs all from "
+        "position 1 on"
+    )
+    assert kept.next_step is not None
+    (keep,) = KEEP.findall(kept.next_step)
+    world.query(STORE, keep)
+    kept = retain(world)
+    assert (kept.holder_kind, kept.holder_name, kept.awaited) == ("subscription", keeper, None)
+    assert len(consume(world, keeper)) == 45
+
+
+def keeps(named: str) -> list[str]:
+    """The statements that begin with keeping what the other stream has, as doctor says for this subscription."""
+    return [
+        keep for _, what, step in said_by_doctor() if what.startswith(f"Subscription {named} ") for keep in KEEP.findall(step)
+    ]
+
+
+def test_a_subscription_that_kept_another_topic_for_the_name_keeps_nothing_for_it(world: World) -> None:
+    """r2.x is what its workers read since the first move. The next x is told to make one of its own, and its messages come."""
+    route(world, r1=["t", "u"], r2=["v"])
+    world.query(STORE, "select relaybox.subscribe('x', 't')")
+    route(world, r1=["u"], r2=["v", "t"])
+    world.query(STORE, *keeps("x"))
+    world.query(STORE, "select relaybox.unsubscribe('x')")
+    world.query(STORE, "select relaybox.subscribe('x', 'u')")
+    route(world, r1=["w"], r2=["v", "t", "u"])
+    assert keeps("x") == ["select relaybox.subscribe('r2.x.2', 'u', 'earliest');"]
+    world.query(STORE, *keeps("x"))
+    ((_, _, step),) = said_by_doctor()
+    assert (keeps("x"), "let its workers read r2.x.2, and run" in step) == ([], True)
+    world.send_many(3, topic="u")
+    move(world, "r2")
+    assert consume(world, "r2.x.2") == ["m1", "m2", "m3"]
+
+
+def test_a_name_that_is_in_use_keeps_no_lost_topic(world: World) -> None:
+    """t.whole reads another stream."""
+    route(world, r1=["t", "u"], r2=["v"])
+    world.query(STORE, "select relaybox.subscribe('whole', 'r1')")
+    route(world, r1=["u"], r2=["v", "t"])
+    world.query(STORE, "select relaybox.subscribe('t.whole', 'u')")
+    assert keeps("whole") == ["select relaybox.subscribe('t.whole.2', 't', 'earliest');"]
+    world.query(STORE, *keeps("whole"))
+    assert [severity for severity, _, _ in said_by_doctor()] == ["ok"]
+
+
+def test_a_lost_topic_that_two_streams_have_is_kept_in_each(world: World) -> None:
+    """subscribe() refuses the topic itself: which stream is meant?"""
+    route(world, r1=["t", "u"], r2=["v"])
+    world.query(STORE, "select relaybox.subscribe('whole', 'r1')")
+    route(world, r1=["u"], r2=["v", "t"], r3=["t"])
+    assert keeps("whole") == [f"select relaybox.subscribe('{name}.whole', '{name}', 'earliest');" for name in ("r2", "r3")]
+    for keep in keeps("whole"):
+        world.query(STORE, keep)
+    assert [severity for severity, _, _ in said_by_doctor()] == ["ok"]
+
+
+def test_long_names_have_keepers_of_their_own(world: World) -> None:
+    """What is cut of a name is in its hash, and subscribe() takes it."""
+    lost = "notifications-that-no-customer-has-subscribed-to"
+    stream, readers = (
+        "orders-of-warehouse-and-shop",
+        ["notifications-to-customers-in-the-eu", "notifications-to-customers-in-the-us"],
+    )
+    route(world, r1=["t", lost], **{stream: ["v"]})
+    for reader in readers:
+        world.query(STORE, "select relaybox.subscribe(%s, 't')", reader)
+    world.query(STORE, "select relaybox.subscribe('whole', 'r1')")
+    route(world, r1=["w"], **{stream: ["v", "t", lost]})
+    told = [keep for reader in (*readers, "whole") for keep in keeps(reader)]
+    assert len(set(told)) == len(told) == 4
+    for keep in told:
+        world.query(STORE, keep)
+    assert [keep for reader in (*readers, "whole") for keep in keeps(reader)] == []
+
+
+def test_what_ends_with_a_subscription_is_said_before_its_end(world: World) -> None:
+    """0 behind is not enough: a message that it passed as not due, and a dead letter, are delivered by no other one."""
+    route(world, r1=["t", "u"], r2=["v"])
+    world.query(STORE, "select relaybox.subscribe('x', 't', nack_limit => 1, delayed => 'pass')")
+    later = f'{{"relaybox-deliver-after": {time.time() + 3600}}}'
+    world.query("airline", "insert into relaybox.outbox (topic, sender, payload, headers) values ('t', 'UA', 'later', %s)", later)
+    world.send_many(2, topic="t")
+    move(world, "r1")
+    ((_, token), *_) = world.query(STORE, "select stream_position, token from relaybox.fetch('x', 10, worker => 'w')")
+    world.query(STORE, "select relaybox.nack('x', 2, 'no such customer', %s)", token)
+    assert consume(world, "x") == ["m2"]
+    route(world, r1=["u"], r2=["v", "t"])
+    ((_, what, step),) = said_by_doctor()
+    assert "It is 0 stream positions of r1 behind, and has 1 message that it passed as not due and 1 open dead letter." in what
+    assert "When x is 0 behind and has none of the others left (wait until what is not due was delivered" in step
 
 
 def test_a_route_that_is_merged_into_another_leaves_subscriptions_to_its_stream(world: World) -> None:

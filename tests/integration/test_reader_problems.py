@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Any
 
 import pytest
@@ -17,9 +18,8 @@ from relaybox.monitoring.metrics import collect, render
 from relaybox.monitoring.status import read_status
 from relaybox.retention.segments import retain_store
 from relaybox.sinks.subscribing import subscribe_sink
-from relaybox.stores.readers.awaited_readers import named_readers
 from tests.integration.logged_in import logged_in_as
-from tests.support.cli import invoke
+from tests.support.cli import diagnose, invoke
 from tests.support.endpoint import endpoint
 from tests.support.sinks import deliver_waiting, kafka, webhook
 from tests.support.streams import STORE
@@ -70,11 +70,6 @@ def text(*arguments: str) -> str:
     """What a command says, on stdout and stderr."""
     said = invoke(*arguments)
     return " ".join(f"{said.stdout} {said.stderr}".split())
-
-
-def doctor(store: str, check: str) -> list[tuple[str, str, str]]:
-    (report,) = answered("doctor", store)["stores"]
-    return [(one["severity"], one["what"], one["next_step"]) for one in report["results"] if one["check"] == check]
 
 
 def no_problem(world: World) -> None:
@@ -142,7 +137,7 @@ def test_a_subscription_that_lost_a_topic_is_named_until_it_is_decided(world: Wo
     write_routes(world, r1=["u"], r2=["v", "t"])
     world.query(STORE, "select relaybox.subscribe('later', 'r1')")
     next_step = everywhere(world, "reduced", "whole", "r1")
-    ((severity, what, _),) = doctor(STORE, "subscriptions")
+    ((severity, what, _),) = diagnose(STORE, "subscriptions")
     assert (severity, invoke("status").exit_code) == ("warning", 2)
     assert what.startswith(
         "Subscription whole reads all of stream r1 and no longer gets topic t: relaybox.yaml brings topic t to store hub in stream r2."
@@ -226,6 +221,23 @@ def test_a_sink_whose_settings_differ_says_so(world: World) -> None:
         no_problem(world)
 
 
+def test_a_sink_that_gets_other_settings_begins_with_what_it_had_passed(world: World) -> None:
+    """The first message is not due; all behind it were delivered."""
+    write_routes(world, r1=["t"])
+    with endpoint() as here:
+        sink = webhook(world, here.url, stream="r1", delayed="pass")
+        later = f'{{"relaybox-deliver-after": {time.time() + 3600}}}'
+        world.query(
+            "airline", "insert into relaybox.outbox (topic, sender, payload, headers) values ('t', 'UA', 'later', %s)", later
+        )
+        world.send_many(3, topic="t")
+        move(world, "r1")
+        deliver_waiting(sink)
+        with pytest.raises(errors.ConfigurationError):
+            deliver_waiting(webhook(world, here.url, stream="r1", delayed="pass", lanes=3))
+        assert 'start: "1" (3)' in everywhere(world, "changed", "webhook.billing", "r1")
+
+
 def test_a_sink_whose_subscription_was_ended_says_so(world: World) -> None:
     """It said "not subscribed yet", as if its first run were to come; that run is refused."""
     write_routes(world, r1=["t"])
@@ -234,7 +246,7 @@ def test_a_sink_whose_subscription_was_ended_says_so(world: World) -> None:
         everywhere(world, "awaited", "webhook.billing", "r1")
         assert "not subscribed yet" in text("webhook")
         assert invoke("status").exit_code == 0, "nothing is lost, and its first run ends that"
-        assert [severity for severity, _, _ in doctor(STORE, "sinks")] == ["ok"]
+        assert [severity for severity, _, _ in diagnose(STORE, "sinks")] == ["ok"]
         deliver_waiting(sink)
         no_problem(world)
         world.query(STORE, "select relaybox.unsubscribe('webhook.billing', 'maintenance of invoices')")
@@ -246,7 +258,7 @@ def test_a_sink_whose_subscription_was_ended_says_so(world: World) -> None:
         assert "(maintenance of invoices), done through stream position 0: its runs are refused and deliver nothing." in said
         assert "Run: relaybox webhook run billing --begin-anew;" in next_step
         assert invoke("status").exit_code == 2
-        assert [severity for severity, _, _ in doctor(STORE, "sinks")] == ["warning"]
+        assert [severity for severity, _, _ in diagnose(STORE, "sinks")] == ["warning"]
         deliver_waiting(sink, begin_anew=True)
         no_problem(world)
 
@@ -263,6 +275,13 @@ def test_a_subscription_without_its_sink_is_named(world: World) -> None:
     assert "not in relaybox.yaml" in text("subscriptions")
 
 
+def test_a_store_that_no_route_uses_any_more_is_asked_too(world: World) -> None:
+    """The file still has it: what its routes left there is shown like all else."""
+    world.query("analytics", "select relaybox.subscribe('x', 'flights')")
+    write_routes(world, r1=["t"])
+    everywhere(world, "orphaned", "x", "flights", store="analytics")
+
+
 @pytest.fixture
 def processed(world: World) -> World:
     """A route that settles when ghost has processed it; segments of ten rows, and nothing is kept longer than it is needed."""
@@ -275,7 +294,7 @@ def processed(world: World) -> World:
 
 def retained(world: World) -> tuple[int, str | None, str | None, str | None]:
     at = world.routes.store("analytics")
-    tables = retain_store(at, recorded_by="test", readers=named_readers(world.routes, at)).tables
+    tables = retain_store(at, recorded_by="test", routes=world.routes).tables
     log = next(table for table in tables if table.hop == "flights/2")
     return log.dropped_count, log.holder_kind, log.holder_name, log.next_step
 
@@ -283,7 +302,7 @@ def retained(world: World) -> tuple[int, str | None, str | None, str | None]:
 def test_doctor_and_status_name_a_missing_subscription_of_processed_by(processed: World) -> None:
     """Nothing more is settled: doctor said that all is well."""
     next_step = everywhere(processed, "awaited", "ghost", "flights", store="analytics")
-    ((severity, what, step),) = doctor("analytics", "subscriptions")
+    ((severity, what, step),) = diagnose("analytics", "subscriptions")
     assert (severity, step) == ("warning", next_step)
     assert what == (
         "Subscription ghost, which processed_by of route flights names, has not subscribed to stream flights yet: nothing more of the "
@@ -292,7 +311,7 @@ def test_doctor_and_status_name_a_missing_subscription_of_processed_by(processed
     (statement,) = STATEMENT.findall(next_step)
     processed.query("analytics", statement)
     no_problem(processed)
-    assert [severity for severity, _, _ in doctor("analytics", "subscriptions")] == ["ok"]
+    assert [severity for severity, _, _ in diagnose("analytics", "subscriptions")] == ["ok"]
 
 
 def test_g7_what_is_kept_for_an_ended_subscription_of_processed_by_is_not_dropped(processed: World) -> None:
@@ -315,6 +334,49 @@ def test_g7_what_is_kept_for_an_ended_subscription_of_processed_by_is_not_droppe
     assert consume(processed, "analytics", "ghost") == [f"m{number}" for number in range(21, 46)]
     processed.settle_all()
     assert retained(processed)[0] == 4
+
+
+def settled(world: World) -> int:
+    """The last position of the log that is settled."""
+    world.settle_all()
+    found = "select settled_position from relaybox_internal.sending_states('{flights/2}')"
+    return int(world.value("hub", found))
+
+
+def test_g7_what_an_ended_subscription_of_processed_by_left_is_not_processed(processed: World) -> None:
+    """Its dead letter, and what it had passed as not due: the printed statement goes on without a gap, with the settings it had."""
+    processed.query(
+        "airline",
+        "insert into relaybox.outbox (topic, sender, payload, headers) values ('flights', 'UA', 'later', %s)",
+        f'{{"relaybox-deliver-after": {time.time() + 3600}}}',
+    )
+    processed.send_many(3, prefix="after")
+    processed.transfer_all()
+    processed.query("analytics", "select relaybox.subscribe('ghost', 'flights', nack_limit => 1, delayed => 'pass')")
+    ((_, token), *_) = processed.query(
+        "analytics", "select stream_position, token from relaybox.fetch('ghost', 100, worker => 'w')"
+    )
+    processed.query("analytics", "select relaybox.nack('ghost', 3, 'no such customer', %s)", token)
+    assert consume(processed, "analytics", "ghost") == [
+        *(f"m{number}" for number in range(1, 46) if number != 3),
+        "after1",
+        "after2",
+        "after3",
+    ]
+    assert settled(processed) == 2
+    processed.query("analytics", "select relaybox.unsubscribe('ghost', 'deploy')")
+    next_step = everywhere(processed, "ended", "ghost", "flights", store="analytics")
+    assert "begins with the first of them, and gets the 4 stream positions from there on again" in next_step
+    assert "It left 1 open dead letter" in next_step
+    (statement,) = STATEMENT.findall(next_step)
+    assert statement == "select relaybox.subscribe('ghost', 'flights', '46', nack_limit => 1, delayed => 'pass');"
+    processed.query("analytics", statement)
+    due = """update relaybox_internal.log set headers = '{"relaybox-deliver-after": 1}' where payload = 'later'"""
+    processed.query("analytics", due)
+    assert consume(processed, "analytics", "ghost") == ["later", "after1", "after2", "after3"]
+    assert settled(processed) == 2, "the dead letter is not processed"
+    processed.query("analytics", "select relaybox.drop_dead_letter(dead_letter_id, 'by hand') from relaybox.dead_letters")
+    assert settled(processed) == 49
 
 
 def test_an_ended_subscription_that_the_file_names_no_more_keeps_nothing(processed: World) -> None:

@@ -17,7 +17,7 @@ from relaybox.routes import KafkaSink
 from relaybox.sinks.subscribing import subscribe_sink
 from relaybox.stores.init.all_stores import plan_stores
 from relaybox.stores.init.plans import find_unapproved, list_changes
-from tests.support.cli import invoke
+from tests.support.cli import diagnose, invoke
 from tests.support.endpoint import endpoint
 from tests.support.kafka_cluster import kafka_cluster
 from tests.support.sinks import SECRET, WHERE, deliver_waiting, kafka, webhook
@@ -40,11 +40,6 @@ def said_by_init(store: str = STORE) -> list[str]:
     return list(done["renamed_sinks"])
 
 
-def said_by_doctor(store: str = STORE) -> list[tuple[str, str, str]]:
-    (report,) = json.loads(invoke("doctor", store, "--json").stdout)["stores"]
-    return [(one["severity"], one["what"], one["next_step"]) for one in report["results"] if one["check"] == "sinks"]
-
-
 def follow(world: World, section: str, name: str, said: str, run: Callable[[], int]) -> int:
     """Does what `said` says; returns how many messages the run delivered."""
     document = yaml.safe_load(world.path.read_text())
@@ -64,14 +59,14 @@ def test_a_renamed_sink_of_kafka_goes_on_where_the_old_one_stands(world: World) 
         assert deliver_waiting(kafka(world, brokers.servers)).delivered_count == 5
         deliver(world, 2)
         assert said_by_init() == []
-        assert [severity for severity, _, _ in said_by_doctor()] == ["ok"]
+        assert [severity for severity, _, _ in diagnose(STORE, "sinks")] == ["ok"]
         rename(world, "kafka", "warehouse", "lake")
         (said,) = said_by_init()
         assert "kafka lake is new, and its first run will begin at earliest of stream flights" in said
         assert "kafka.warehouse reads the same stream, 2 stream positions of flights behind" in said
         assert "no kafka.warehouse in store hub" in said
         assert f"{STORE}: kafka lake is new" in " ".join(invoke("init", STORE).stdout.split())
-        ((severity, what, next_step),) = said_by_doctor()
+        ((severity, what, next_step),) = diagnose(STORE, "sinks")
         assert (severity, invoke("doctor", STORE).exit_code) == ("warning", 3)
         assert "Subscription kafka.warehouse belongs to no sink: relaybox.yaml has no kafka.warehouse in store hub" in what
         assert "It is 2 stream positions of flights behind" in what
@@ -86,7 +81,7 @@ def test_a_renamed_sink_of_kafka_goes_on_where_the_old_one_stands(world: World) 
         records = brokers.read("flights", 7)
     positions = [dict(record.headers() or [])["relaybox-stream-position"] for record in records]
     assert positions == [str(position).encode() for position in range(1, 8)]
-    assert [severity for severity, _, _ in said_by_doctor()] == ["ok"]
+    assert [severity for severity, _, _ in diagnose(STORE, "sinks")] == ["ok"]
     assert said_by_init() == []
 
 
@@ -109,7 +104,7 @@ def test_a_renamed_webhook_goes_on_at_the_first_message_that_was_passed(world: W
         run = lambda: deliver_waiting(world.routes.webhook("invoices")).delivered_count  # noqa: E731
         assert follow(world, "webhooks", "invoices", said, run) == 2
         assert [json.loads(request.body)["data"] for request in here.requests][-2:] == ["late", "next"]
-    assert [severity for severity, _, _ in said_by_doctor()] == ["ok"]
+    assert [severity for severity, _, _ in diagnose(STORE, "sinks")] == ["ok"]
 
 
 def test_dead_letters_of_a_sink_that_ends_are_named_before_it_ends(world: World) -> None:
@@ -125,7 +120,7 @@ def test_dead_letters_of_a_sink_that_ends_are_named_before_it_ends(world: World)
         rename(world, "kafka", "warehouse", "lake")
         list_them = f"relaybox dead-letters list {STORE} --subscription kafka.warehouse"
         (said,) = said_by_init()
-        ((_, what, next_step),) = said_by_doctor()
+        ((_, what, next_step),) = diagnose(STORE, "sinks")
         for text in (said, what):
             assert "0 stream positions of flights behind, with 1 open dead letter" in text
         for text in (said, next_step):
@@ -158,8 +153,8 @@ def test_init_tells_of_a_sink_that_reads_the_same_and_begins_elsewhere(
     subscribe(sink)
     rename(world, "kafka", "warehouse", "lake", **changes)
     assert len(said_by_init()) == int(is_told)
-    assert len(said_by_doctor()) == 1
-    assert "kafka.warehouse" in said_by_doctor()[0][1]
+    assert len(diagnose(STORE, "sinks")) == 1
+    assert "kafka.warehouse" in diagnose(STORE, "sinks")[0][1]
 
 
 @pytest.mark.parametrize(
@@ -175,7 +170,7 @@ def test_a_sink_that_moved_to_another_store_leaves_its_subscription(world: World
     subscribe(kafka(world, "localhost:9092", start="latest"))
     world.query(STORE, "select relaybox.replay('kafka.warehouse', '1', 'why', '2', true)")
     rename(world, "kafka", "warehouse", "warehouse", store="analytics", start=start)
-    ((severity, what, next_step),) = said_by_doctor()
+    ((severity, what, next_step),) = diagnose(STORE, "sinks")
     assert (severity, "Subscription kafka.warehouse belongs to no sink" in what) == ("warning", True)
     (said,) = said_by_init()
     assert f'kafka warehouse is in store analytics now, and begins there at start: "{start}" of relaybox.yaml: {meaning}.' in said
@@ -184,7 +179,7 @@ def test_a_sink_that_moved_to_another_store_leaves_its_subscription(world: World
     assert said_by_init("analytics") == []
     world.query(STORE, ENDS.findall(said)[0])
     assert said_by_init() == []
-    assert [severity for severity, _, _ in said_by_doctor("analytics")] == ["ok"]
+    assert [severity for severity, _, _ in diagnose("analytics", "sinks")] == ["ok"]
 
 
 def test_a_sink_that_gets_another_stream_takes_no_position_over(world: World) -> None:
@@ -203,7 +198,7 @@ def test_a_sink_that_gets_another_stream_takes_no_position_over(world: World) ->
             deliver_waiting(webhook(world, here.url, stream="r2"))
         next_step = refused.value.next_step
         assert "Take no stream position of r1 over" in next_step
-        ((severity, what, step),) = said_by_doctor()
+        ((severity, what, step),) = diagnose(STORE, "sinks")
         assert (severity, invoke("doctor", STORE).exit_code) == ("warning", 3)
         assert "relaybox.yaml has stream r2, the open subscription webhook.billing in store hub has stream r1, 0 stream" in what
         assert next_step.partition("(1)")[2] == step.partition("(1)")[2], "it is told before the first run too"
@@ -215,7 +210,7 @@ def test_a_sink_that_gets_another_stream_takes_no_position_over(world: World) ->
         ids = [request.headers["webhook-id"] for request in here.requests]
     delivered = world.query(STORE, "select message_id::text from relaybox.read_stream('r2', 0, 1000)")
     assert {one for (one,) in delivered} <= set(ids)
-    assert [severity for severity, _, _ in said_by_doctor()] == ["ok"]
+    assert [severity for severity, _, _ in diagnose(STORE, "sinks")] == ["ok"]
     assert said_by_init() == []
 
 
@@ -229,7 +224,7 @@ def test_a_sink_that_gets_another_topic_is_named_before_it_runs(world: World) ->
         world.send_many(2, topic="u", prefix="u")
         world.transfer(world.routes.hop("r1/1"))
         sink = webhook(world, here.url, stream="r1", topic="u")
-        ((severity, what, next_step),) = said_by_doctor()
+        ((severity, what, next_step),) = diagnose(STORE, "sinks")
         assert severity == "warning"
         assert "has topic u of stream r1, the open subscription webhook.billing in store hub has stream r1, 2 stream" in what
         assert said_by_init() == [f"{what} {next_step}"]
@@ -238,7 +233,7 @@ def test_a_sink_that_gets_another_topic_is_named_before_it_runs(world: World) ->
         world.query(STORE, ENDS.findall(next_step)[0])
         again = webhook(world, here.url, stream="r1", topic="u", start=CONTINUES.findall(next_step)[0])
         assert deliver_waiting(again, begin_anew=True).delivered_count == 2
-    assert [severity for severity, _, _ in said_by_doctor()] == ["ok"]
+    assert [severity for severity, _, _ in diagnose(STORE, "sinks")] == ["ok"]
 
 
 def write_routes(world: World, **topics: list[str]) -> None:

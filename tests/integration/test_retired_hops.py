@@ -16,8 +16,8 @@ from relaybox.retention.retiring import find_orphaned_hops, retire_hop
 from relaybox.retention.segments import read_retention, retain_store
 from relaybox.routes import Routes, load_routes
 from relaybox.stores.readers.orphaned_hops import OLDER_FILE
-from tests.support.cli import invoke
-from tests.support.world import STORES, World, insert
+from tests.support.cli import diagnose, invoke
+from tests.support.world import STORES, World, insert, wait_until
 
 MOVED, WAITING = 45, 20
 
@@ -196,6 +196,44 @@ def test_a_hop_that_a_driver_moved_after_an_init_removed_it_is_not_retired(older
     assert retired_hops(older) == set()
     assert re.search(moved, " ".join(invoke("init").stdout.split()))
     assert invoke("retire", "flights", "--reason", "nobody reads it").exit_code == 0
+
+
+def test_a_hop_whose_driver_began_before_an_init_removed_it_is_not_retired(older: World) -> None:
+    """It may copy one batch for minutes: no attempt is newer than the init, and the route is live."""
+    with older.session() as driver, driver.cursor() as cursor:
+        cursor.execute("set application_name = 'relaybox flights/1 driver'")
+        invoke("init")
+        told = refused("flights")
+        assert re.search(
+            r"hop flights/1 is in use: the init of .+ removed it, and a driver that began before is connected and moves it", told
+        )
+        assert "Else let the driver end, or end it, and then relaybox retire again" in told
+    wait_until(lambda: not older.value("airline", "select relaybox_internal.hop_is_driven('flights/1')"), "the driver has ended")
+    assert retired_hops(older) == set()
+    assert invoke("retire", "flights", "--reason", "nobody reads it").exit_code == 0
+
+
+def test_a_retired_hop_that_the_file_has_is_an_error_of_status_and_doctor(older: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it seems to wait for a transfer, which is refused, and messages that are sent later for an init, which is refused too."""
+    older.send_many(WAITING)
+    invoke("init")
+    assert invoke("retire", "flights", "--reason", "nobody reads it").exit_code == 0
+    older.send_many(WAITING)
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(older.path))
+    retired = r"hop flights/1( of relaybox.yaml)? was retired by .+ at 20\S+ \S+ UTC: nobody reads it. It moves nothing"
+    step = "Take route flights out of relaybox.yaml, or give it another name. Then run: relaybox init"
+    status = invoke("status")
+    said = " ".join(f"{status.stdout} {status.stderr}".split())
+    assert status.exit_code == 5
+    assert re.search(f"store airline: {retired}", said)
+    assert step in said
+    assert "Run: relaybox transfer" not in said
+    assert "Route flights of relaybox.yaml has the topic and was retired. Give it another name and run: relaybox init" in said
+    ((severity, what, next_step),) = diagnose("airline", "hops")
+    assert (severity, next_step) == ("error", step)
+    assert re.match(retired, what, re.IGNORECASE)
+    found = {one.hop: one.next_step for one in read_overview(older.routes).findings if one.kind == "hop_retired"}
+    assert found == {"flights/1": step, "flights/2": step}
 
 
 def test_an_init_with_the_newer_file_takes_a_hop_into_use_again(older: World, monkeypatch: pytest.MonkeyPatch) -> None:

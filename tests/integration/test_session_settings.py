@@ -12,6 +12,7 @@ from relaybox.consumer import Consumer, Message
 from relaybox.stores.sessions.answer_limits import LimitedCursor
 from relaybox.stores.sessions.connections import connect, open_session
 from relaybox.stores.sessions.settings import PLANNER_SETTINGS, duration
+from tests.support.cli import diagnose, invoke
 from tests.support.world import STORES, World, routes_file
 
 pytestmark = pytest.mark.thorough
@@ -45,6 +46,15 @@ def test_a_hop_moves_whatever_else_is_the_default_of_transactions(world: World, 
     world.transfer_all()
     world.settle_all()
     assert world.payloads("flights/2") == ["a", "b"]
+
+
+def test_backslashes_in_our_functions_mean_what_they_mean(world: World) -> None:
+    """standard_conforming_strings stays as a session begins, since psycopg2 quotes by it: our literals must not depend on it."""
+    set_for_database(world, "standard_conforming_strings", "off")
+    run = invoke("init", "--dry-run")
+    assert (run.exit_code, run.stdout.count("up to date")) == (0, len(STORES)), run.stdout + run.stderr
+    world.initialise()
+    assert [severity for severity, _, _ in diagnose("hub", "tables")] == ["ok"]
 
 
 def test_a_store_is_initialised_whatever_is_set(world: World) -> None:

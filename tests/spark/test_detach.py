@@ -36,7 +36,6 @@ from relaybox.spark.comparison_runner import SparkComparisonRunner
 from relaybox.spark.connect import TaskTry, connect_session
 from relaybox.spark.tasks import ContextSession
 from relaybox.stores.binary_copy.log_rows import RowsDigest
-from relaybox.stores.readers.awaited_readers import named_readers
 from relaybox.subscriptions.subscriptions import list_subscriptions
 from relaybox.verification.route_verification import verify_route
 from tests.airflow.connect_server import connect_server
@@ -191,21 +190,20 @@ def test_nothing_is_detached_of_a_log_whose_reader_has_yet_to_subscribe(stopped:
     hub = stopped.routes.store("hub")
     (segment, *_) = detach(stopped, archive).segments
     sink = webhook(stopped, "http://127.0.0.1:1/")
-    readers = named_readers(stopped.routes, hub)
     send(stopped, 20)
     assert len(read(stopped, "live", 100)) == 20
     assert has_detach_work(hub)
-    assert not has_detach_work(hub, readers)
-    done = detach_segments(hub, archive, recorded_by="test", readers=readers)
+    assert not has_detach_work(hub, stopped.routes)
+    done = detach_segments(hub, archive, recorded_by="test", routes=stopped.routes)
     assert (done.segments, done.removed) == ((), ())
     assert done.kept[LOG].startswith(
         "relaybox.yaml names webhook billing, which has not subscribed to this stream yet and needs all from position "
     )
     stopped.query("hub", "select relaybox.unsubscribe('dead', 'test')")
-    assert retain_store(hub, recorded_by="test", readers=readers).released_count == 0
+    assert retain_store(hub, recorded_by="test", routes=stopped.routes).released_count == 0
     assert (segment.first, "detached") in states(stopped)
     stopped.query("hub", "select relaybox.subscribe(%s, 'flights')", sink.subscription)
-    assert retain_store(hub, recorded_by="test", readers=readers).released_count > 0
+    assert retain_store(hub, recorded_by="test", routes=stopped.routes).released_count > 0
 
 
 def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(

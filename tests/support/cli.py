@@ -67,6 +67,12 @@ def invoke(*arguments: str, answer: str | None = None) -> Run:
         return Run(arguments, int(ended.value.code or 0), stdout.getvalue().decode(), stderr.getvalue().decode())
 
 
+def diagnose(store: str, check: str) -> list[tuple[str, str, str]]:
+    """What `relaybox doctor` says of one check of a store: severity, what, and the next step."""
+    (report,) = invoke("doctor", store, "--json").document["stores"]
+    return [(one["severity"], one["what"], one["next_step"]) for one in report["results"] if one["check"] == check]
+
+
 @functools.cache
 def _command() -> Any:
     """Made once: Typer takes longer to make it of its 35 functions than `relaybox status` needs."""

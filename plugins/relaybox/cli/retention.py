@@ -51,7 +51,7 @@ def retention(
     """
     settings: Settings = context.obj
     routes = settings.load_routes()
-    chosen = [routes.store(name) for name in stores or ()] or routes.used_stores
+    chosen = [routes.store(name) for name in stores or ()] or tuple(routes.stores.values())
     failures = Failures()
     places = () if stores else tuple(routes.payloads.values())
 
@@ -77,10 +77,9 @@ def _tell_kept(
     from relaybox.documents.payloads import PlaceCollectedDocument
     from relaybox.documents.retention import KeptDocument, KeptStore
     from relaybox.retention.segments import StoreRetention, read_retention
-    from relaybox.stores.readers.awaited_readers import named_readers
 
     def read(store: Store) -> StoreRetention:
-        return read_retention(store, named_readers(routes, store))
+        return read_retention(store, routes)
 
     done = _each(stores, read, None if as_json else show_kept, failures)
     places = [PlaceCollectedDocument.model_validate(one) for one in collect()]
@@ -125,16 +124,14 @@ class _Retaining:
         from relaybox.cli.spark import spark_archive
         from relaybox.retention.detaching import detach_segments, has_detach_work
         from relaybox.retention.segments import retain_store
-        from relaybox.stores.readers.awaited_readers import named_readers
 
-        readers = named_readers(self._routes, store)
-        dropped = retain_store(store, recorded_by=self._recorded_by, readers=readers)
-        if not has_detach_work(store, readers):
+        dropped = retain_store(store, recorded_by=self._recorded_by, routes=self._routes)
+        if not has_detach_work(store, self._routes):
             return dropped, None
         detached = None
         with self._failures.kept(store.name):  # what was dropped is told first
             self._archive = self._archive or self._spark.enter_context(spark_archive("relaybox retention"))
-            detached = detach_segments(store, self._archive, recorded_by=self._recorded_by, readers=readers)
+            detached = detach_segments(store, self._archive, recorded_by=self._recorded_by, routes=self._routes)
         return dropped, detached
 
 

@@ -32,7 +32,8 @@ class HolderDocument(Document):
     kind: str
     """hop, subscription, awaited, dead letter, delayed message, held, stalled, undecided, window, deduplication, unrouted or newest.
 
-    awaited: relaybox.yaml names it, and it has not subscribed yet, or its subscription of `processed_by` was ended.
+    awaited: relaybox.yaml names it, and it has not subscribed yet, or its subscription of `processed_by` was ended; or relaybox.yaml brings
+    a topic of an open subscription in this stream now, and nothing keeps its messages here.
     """
     name: str
     needs_from: int
@@ -46,7 +47,7 @@ class HolderDocument(Document):
     what: str | None
     """Of one that is awaited: that it is, and from where on; else null."""
     next_step: str | None
-    """Of one that is awaited: how it subscribes, or is awaited no longer; else null."""
+    """Of one that is awaited: how it subscribes or goes on, or is awaited no longer; else null."""
 
 
 class KeptTable(Document):

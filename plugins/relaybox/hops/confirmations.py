@@ -8,7 +8,7 @@ up and nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
@@ -16,7 +16,7 @@ from relaybox.hops.publishing import PublishedBatch, ask_destination, durable_ar
 from relaybox.hops.store_ids import require_same_stores
 from relaybox.log_events import emit
 from relaybox.stores.opening import opened_store
-from relaybox.stores.readers.awaited_readers import list_awaited, named_processors
+from relaybox.stores.readers.awaited_readers import list_unsubscribed, named_processors
 from relaybox.streams.delivering import deliver_arrived
 from relaybox.streams.topics import carry_topics
 
@@ -52,6 +52,13 @@ class _Reading(NamedTuple):
 
     through_position: int | None
     happened_at: datetime | None
+
+
+class _Policy(NamedTuple):
+    """When a hop is settled, as the newest init wrote it into the source."""
+
+    policy: str
+    processed_by: list[str] | None
 
 
 class _ProcessedReading(NamedTuple):
@@ -134,7 +141,8 @@ def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> SettleResult:
     """Brings the confirmations of one hop up to date from its destination. Commits; idempotent; run by anyone.
 
     Copies what the destination knows of the hops further down as well, so that the cascade of every batch can be read at
-    the origin. Opens and closes its own sessions.
+    the origin. When a batch is settled is what the newest init wrote into the stores: the file of the caller may be an older one, or may
+    have been edited since. Opens and closes its own sessions.
 
     Raises:
         NotSubscribed: policy processed names a subscription that the last store has not, or that reads one topic only; what else
@@ -149,9 +157,16 @@ def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> SettleResult:
         carry_topics(source, destination, hop)
         confirm_arrived(source, destination, hop, recorded_by=recorded_by)
         _record_downstream(source, destination, route, hop, recorded_by=recorded_by)
-        settled = _settle(source, destination, hop, recorded_by=recorded_by)
+        settled = _settle(source, destination, _with_policy_of_store(source, hop), recorded_by=recorded_by)
     emit("hop_settled", hop=hop.name, through_position=settled.through_position, newly_settled=settled.newly_settled)
     return settled
+
+
+def _with_policy_of_store(source: StoreSession, hop: Hop) -> Hop:
+    """The hop with the policy of its row at the source; as it is where there is no row: what follows says so."""
+    found = source.row_if_any(_Policy, "select policy, processed_by from relaybox_internal.hop_out where hop = %s", hop.name)
+    source.rollback()
+    return hop if found is None else replace(hop, policy=found.policy, processed_by=tuple(found.processed_by or ()))
 
 
 def _settle(source: StoreSession, destination: StoreSession, hop: Hop, *, recorded_by: str) -> SettleResult:
@@ -189,14 +204,28 @@ def _policy_holds_through(destination: StoreSession, hop: Hop, watermarks: _Wate
     """The position through which the hop's policy holds, and since when."""
     if hop.processed_by:
         return _processed_through(destination, hop)
-    if hop.policy == "received" or hop.downstream is None:
+    if hop.policy == "received":
         return watermarks.received, watermarks.received_at
-    destination = destination.doing(f"asking how far hop {hop.downstream} is settled")
-    settled = destination.row_if_any(
-        _Reading, "select through_position, happened_at from relaybox_internal.settled_reading(%s)", hop.downstream
-    )
+    destination = destination.doing(f"asking how far the hops after {hop.name} are settled")
+    after = {*destination.values(_HOPS_AFTER, hop.name), *((hop.downstream,) if hop.downstream else ())}
+    settled = [
+        destination.row_if_any(_Reading, "select through_position, happened_at from relaybox_internal.settled_reading(%s)", name)
+        for name in sorted(after)
+    ]
     destination.rollback()
-    return (0, None) if settled is None or settled.through_position is None else (settled.through_position, settled.happened_at)
+    if not settled:
+        return watermarks.received, watermarks.received_at
+    found = (
+        (0, None) if one is None or one.through_position is None else (one.through_position, one.happened_at) for one in settled
+    )
+    return min(found, key=lambda one: one[0])
+
+
+_HOPS_AFTER = """
+    select h.hop from relaybox_internal.hop_out h join relaybox_internal.hop_in i on i.log_id = h.reads_log
+    where i.hop = %s and h.removed_at is null and h.retired_at is null
+"""
+"""The hops that read the log of a hop, as the destination knows them: the file may lack one, or have one that no init has made."""
 
 
 def _processed_through(destination: StoreSession, hop: Hop) -> tuple[int, datetime | None]:
@@ -230,7 +259,7 @@ def _processed_through(destination: StoreSession, hop: Hop) -> tuple[int, dateti
 def _find_next_step(destination: StoreSession, hop: Hop, subscription: str) -> str:
     """How a subscription of processed_by comes back, as retention says it: one that was ended goes on where it was done."""
     readers = [reader for reader in named_processors(hop) if reader.subscription == subscription]
-    found = list_awaited(destination, readers)
+    found = list_unsubscribed(destination, readers)
     destination.rollback()
     return found[0].next_step if found else "It has subscribed since. Run it again"
 

@@ -31,6 +31,7 @@ RUNBOOKS = {
     "topics_unknown": "unrouted-topic",
     "messages_detached": "detached-messages",
     "orphaned_hop": "growing-store",
+    "hop_retired": "stopped-hop",
     "endpoint_fails": "failing-endpoint",
     "reader_problem": "reader-without-messages",
 }

@@ -30,6 +30,19 @@ def find_in_hop(routes: Routes, status: Status, hop: HopStatus, blockers: Mappin
     if hop.history_gap is not None:
         yield _history_lost(routes, hop, hop.history_gap)
         return
+    if hop.retired is not None:
+        yield Finding(
+            kind="hop_retired",
+            severity=Severity.STUCK,
+            hop=hop.hop.name,
+            store=hop.hop.source.name,
+            since=hop.retired.retired_at,
+            what=hop.retired.what,
+            affected=_downstream(routes, hop.hop),
+            message_count=hop.lag_messages,
+            next_step=hop.retired.next_step,
+        )
+        return
     waits = [
         (store, wait)
         for store in (hop.hop.source.name, hop.hop.destination.name)

@@ -129,9 +129,9 @@ class Sample:
 
 def read_store_metrics(routes: Routes) -> dict[str, tuple[Sample, ...]]:
     """What each store that answers says of itself, by its name. Who does not answer is missing: `read_status` says why."""
-    used = routes.used_stores
-    with ThreadPoolExecutor(max(1, len(used)), thread_name_prefix="relaybox-metrics") as pool:
-        answers = zip(used, pool.map(read_metrics_of, used), strict=True)
+    stores = tuple(routes.stores.values())
+    with ThreadPoolExecutor(max(1, len(stores)), thread_name_prefix="relaybox-metrics") as pool:
+        answers = zip(stores, pool.map(read_metrics_of, stores), strict=True)
         return {store.name: samples for store, samples in answers if samples is not None}
 
 

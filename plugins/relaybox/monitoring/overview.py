@@ -72,7 +72,7 @@ def read_overview(routes: Routes, *, open_for_seconds: float = OPEN_SECONDS) -> 
         routes: what relaybox.yaml says.
         open_for_seconds: how long a transaction must have been open to be shown.
     """
-    readings = start_overview(routes, routes.used_stores, open_for_seconds=open_for_seconds)
+    readings = start_overview(routes, tuple(routes.stores.values()), open_for_seconds=open_for_seconds)
     readings.wait()
     said = {store.name: reading for store, reading in readings.answers.items()}
     hops = {hop.name: hop_status(hop, said[hop.source.name], said[hop.destination.name]) for hop in routes.hops}

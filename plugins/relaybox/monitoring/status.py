@@ -17,7 +17,7 @@ from relaybox import errors
 from relaybox.hops.continuity import HistoryGap
 from relaybox.monitoring.store_answers import ProviderDurability, ReceivingState, SendingState, StreamState
 from relaybox.monitoring.store_readings import StoreReading, start_reading
-from relaybox.retention.retiring import Backlog
+from relaybox.retention.retiring import Backlog, RetiredHop
 from relaybox.stores.readers.failing_endpoints import FailingEndpoint
 from relaybox.stores.readers.reader_problems import ReaderProblem
 from relaybox.streams.topics import UnknownTopics
@@ -73,6 +73,7 @@ class HopStatus:
         account: of a hop that reads an outbox: what became of its newest committed messages, by topic (G12).
         errors: what its stores said instead of answering.
         unknown_topics: those that relaybox.yaml gives the hop and its source does not move yet; None: there are none.
+        retired: by whom and why its backlog was given up; it moves nothing more, and no batch of it is open. None: it was not.
     """
 
     hop: Hop
@@ -91,6 +92,7 @@ class HopStatus:
     errors: tuple[errors.RelayboxError, ...]
     history_gap: HistoryGap | None = None
     unknown_topics: UnknownTopics | None = None
+    retired: RetiredHop | None = None
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,7 @@ class UnroutedTopic:
     Attributes:
         nearest: a topic of the store's routes with nearly this name.
         routed_in_file: a route of relaybox.yaml that begins at the store has the topic.
+        retired_route: of these routes one that was retired there; None: none was.
         routed_from: routes that have it and begin at another store, as (route, store).
     """
 
@@ -156,9 +159,15 @@ class UnroutedTopic:
     nearest: str | None
     routed_in_file: bool = False
     routed_from: tuple[tuple[str, str], ...] = ()
+    retired_route: str | None = None
 
     @property
     def next_step(self) -> str:
+        if self.retired_route is not None:
+            return (
+                f"Route {self.retired_route} of relaybox.yaml has the topic and was retired. Give it another name and run: relaybox init. "
+                "The messages are kept meanwhile."
+            )
         if self.routed_in_file:
             return "relaybox.yaml routes it, the store does not know that yet. Run: relaybox init"
         if self.routed_from:
@@ -228,7 +237,7 @@ def read_status(routes: Routes) -> Status:
 
     Raises nothing for a store that does not answer: see `Status.errors`.
     """
-    readings: Readings[StoreReading[None]] = start_reading(routes, routes.used_stores, lambda _: None)
+    readings: Readings[StoreReading[None]] = start_reading(routes, tuple(routes.stores.values()), lambda _: None)
     readings.wait()
     said = {store.name: reading for store, reading in readings.answers.items()}
     hops = {hop.name: hop_status(hop, said[hop.source.name], said[hop.destination.name]) for hop in routes.hops}
@@ -261,7 +270,7 @@ def hop_status(hop: Hop, from_source: StoreReading[Any], from_destination: Store
     """How far a hop is, from what its two stores said in one reading."""
     source, destination, continuing = from_source.sending, from_destination.receiving, from_source.continuing
     sending, receiving = source.states.get(hop.name), destination.states.get(hop.name)
-    unknown = source.unknown_topics.get(hop.name)
+    unknown, retired = source.unknown_topics.get(hop.name), source.retired_hops.get(hop.name)
     continued = continuing.states.get(hop.name)
     if continued is None or not continued.is_other_store:
         continued = _lost_by_destination(hop, sending, receiving) or continued
@@ -277,7 +286,7 @@ def hop_status(hop: Hop, from_source: StoreReading[Any], from_destination: Store
         lag_seconds=sending.oldest_seconds if lag and sending and sending.oldest_sent_at else None,
         driven=sending and sending.driven,
         last_batch=_last_batch(sending, receiving),
-        open_batch=_open_batch(sending, receiving),
+        open_batch=None if retired is not None else _open_batch(sending, receiving),
         processed_through=sending and sending.processed_position,
         settled_through=sending and sending.settled_position,
         delivery=None if gap is not None and gap.store != hop.destination.name else _delivery(sending, receiving),
@@ -285,12 +294,14 @@ def hop_status(hop: Hop, from_source: StoreReading[Any], from_destination: Store
         account=source.accounts.get(hop.name),
         errors=(
             *(asked.error for asked in (source, destination) if asked.error is not None),
+            *((retired.as_error(hop.source.name),) if retired is not None else ()),
             *((unknown.error,) if unknown is not None else ()),
             *find_broken(hop, source.accounts.get(hop.name, ())),
             *((gap.as_error(hop),) if gap is not None else ()),
         ),
         history_gap=gap,
         unknown_topics=unknown,
+        retired=retired,
     )
 
 
@@ -372,4 +383,14 @@ def _unrouted(routes: Routes, said: Mapping[str, StoreReading[Any]]) -> Iterator
                 for route in routes.routes.values()
                 if found.topic in route.topics and route.path[0].name != store
             )
-            yield UnroutedTopic(store, *found, nearest, routed_in_file=found.topic in routed, routed_from=elsewhere)
+            retired = next(
+                (
+                    hop.route
+                    for hop in routes.hops
+                    if hop.name in reading.sending.retired_hops and hop.upstream is None and found.topic in hop.topics
+                ),
+                None,
+            )
+            yield UnroutedTopic(
+                *(store, *found, nearest), routed_in_file=found.topic in routed, routed_from=elsewhere, retired_route=retired
+            )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypedDict, TypeVar
 from relaybox import errors
 from relaybox.adoption.tables import AdoptedTableState, read_adopted
 from relaybox.hops.changed_readers import find_changed_readers
-from relaybox.retention.retiring import Backlog, read_backlogs
+from relaybox.retention.retiring import Backlog, RetiredHop, list_retired_hops, read_backlogs
 from relaybox.stores.readers.failing_endpoints import FailingEndpoint, read_failing_endpoints
 from relaybox.stores.readers.reader_problems import ReaderProblem, list_reader_problems
 from relaybox.streams.topics import UnknownTopics, count_unknown_topics
@@ -122,6 +122,7 @@ class StoreAnswer(Generic[State]):
     streams: Mapping[str, StreamState] = field(default_factory=dict)
     accounts: Mapping[str, tuple[TopicAccount, ...]] = field(default_factory=dict)
     unknown_topics: Mapping[str, UnknownTopics] = field(default_factory=dict)
+    retired_hops: Mapping[str, RetiredHop] = field(default_factory=dict)
     unrouted: tuple[Unrouted, ...] = ()
     orphaned_hops: tuple[Backlog, ...] = ()
     provider_durability: ProviderDurability | None = None
@@ -147,6 +148,7 @@ def ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> Store
         unrouted=tuple(unrouted),
         orphaned_hops=orphaned_hops,
         unknown_topics=unknown,
+        retired_hops=list_retired_hops(session, store, routes),
         provider_durability=session.row_if_any(ProviderDurability, _PROVIDER_DURABILITY),
         failing_endpoints=tuple(read_failing_endpoints(session)),
         adopted=read_adopted(session),

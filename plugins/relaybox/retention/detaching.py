@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -20,14 +20,13 @@ from relaybox.log_events import emit
 from relaybox.retention.segments import PATIENCE_SECONDS, PAUSE_SECONDS, DropAnswer
 from relaybox.stores.binary_copy.log_rows import RowsDigest
 from relaybox.stores.opening import store_session
-from relaybox.stores.readers.awaited_readers import first_by_log, list_awaited
+from relaybox.stores.readers.awaited_logs import first_by_log, list_awaited_logs
 
 if TYPE_CHECKING:
     from datetime import datetime
     from decimal import Decimal
 
-    from relaybox.routes import Store
-    from relaybox.stores.readers.awaited_readers import NamedReader
+    from relaybox.routes import Routes, Store
     from relaybox.stores.sessions.store_session import StoreSession
 
 _ANOTHER_DETACHES = "another run that detaches it"
@@ -169,8 +168,8 @@ class _Strays(NamedTuple):
     directories: list[str]
 
 
-def has_detach_work(store: Store, readers: Sequence[NamedReader] = ()) -> bool:
-    """Whether a run of `detach_segments` would find something: it costs a JVM. Changes nothing. `readers`: see there."""
+def has_detach_work(store: Store, routes: Routes | None = None) -> bool:
+    """Whether a run of `detach_segments` would find something: it costs a JVM. Changes nothing. `routes`: see there."""
     with _session(store, "looking for what may be detached") as session:
         found = session.value(
             """
@@ -183,7 +182,7 @@ def has_detach_work(store: Store, readers: Sequence[NamedReader] = ()) -> bool:
                     where strays <> '{}' or d.state = 'released' and d.removed_at is null
                 )
             """,
-            [one.log_id for one in list_awaited(session, readers)],
+            [one.log_id for one in list_awaited_logs(session, store, routes)],
         )
         return bool(found)
 
@@ -226,12 +225,12 @@ def detach_segments(
     archive: SegmentArchive,
     *,
     recorded_by: str,
-    readers: Sequence[NamedReader] = (),
+    routes: Routes | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> StoreDetached:
     """Detaches all that may be, oldest first, log by log; and removes files that no consumer needs any more. Commits each step.
 
-    Nothing of a log that one of the `readers` has not subscribed to yet (named_readers): it would begin after what is detached.
+    Nothing of a log that a reader of the `routes` awaits (stores.readers.awaited_logs): it would begin after what is detached.
 
     Raises:
         ContentDiffers: the files are not what the store has; the segment stays, and so do the files of this attempt.
@@ -243,7 +242,7 @@ def detach_segments(
         logs = session.rows(
             _Log, "select log_id, hop from relaybox_internal.hop_in where stopped_consumer = 'detach' order by hop"
         )
-        awaited = first_by_log(list_awaited(session, readers))
+        awaited = first_by_log(list_awaited_logs(session, store, routes))
         for log_id, hop in logs:
             if log_id in awaited:
                 first = awaited[log_id]

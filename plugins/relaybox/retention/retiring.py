@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox.errors import ConfigurationError, HopChanged, RelayboxError
@@ -62,6 +63,43 @@ def find_orphaned_hops(routes: Routes) -> tuple[tuple[Backlog, ...], dict[str, R
 def _backlogs(store: Store, routes: Routes) -> Iterator[Backlog]:
     with store_session(store, "asking which hops leave it", application_name="relaybox retire") as session:
         yield from read_backlogs(session, store, routes)
+
+
+class RetiredHop(NamedTuple):
+    """A hop that was retired and that relaybox.yaml has all the same: it moves nothing, and nobody keeps its messages."""
+
+    hop: str
+    retired_at: datetime
+    retired_by: str
+    retired_reason: str
+
+    @property
+    def what(self) -> str:
+        return (
+            f"Hop {self.hop} of relaybox.yaml was retired by {self.retired_by} at {self.retired_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: "
+            f"{self.retired_reason}. It moves nothing, and what it had not moved is given up."
+        )
+
+    @property
+    def next_step(self) -> str:
+        route = self.hop.rpartition("/")[0]
+        return f"Take route {route} out of relaybox.yaml, or give it another name. Then run: relaybox init"
+
+    def as_error(self, store: str) -> HopChanged:
+        return HopChanged(f"store {store}: h{self.what[1:]}", next_step=self.next_step)
+
+
+def list_retired_hops(session: StoreSession, store: Store, routes: Routes) -> dict[str, RetiredHop]:
+    """The hops of relaybox.yaml that leave a store and were retired there, by name. In the session's transaction."""
+    found = session.rows(
+        RetiredHop,
+        """
+        select h.hop, h.retired_at, h.retired_by, h.retired_reason
+        from relaybox_internal.hop_out h where h.hop = any(%s) and h.retired_at is not null order by h.hop
+        """,
+        [hop.name for hop in routes.hops if hop.source == store],
+    )
+    return {one.hop: one for one in found}
 
 
 class _NotMoved(NamedTuple):

@@ -2,8 +2,8 @@
 
 A segment of an outbox or of a log goes when every hop that reads it has settled it, every subscription acknowledged it, nothing
 in it is held, undecided or an open dead letter, and it is older than the replay window. The newest one stays. SQL decides it
-(`relaybox_internal.drop_oldest_segment`), here it is asked and repeated. Of a log that a reader of relaybox.yaml has not subscribed to
-(relaybox.stores.readers.awaited_readers) nothing goes: no store knows that reader.
+(`relaybox_internal.drop_oldest_segment`), here it is asked and repeated. Of a log that a reader of relaybox.yaml awaits
+(relaybox.stores.readers.awaited_logs) nothing goes: no store knows that reader.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import psycopg2
 from relaybox.hops.sealing import seal_segments
 from relaybox.log_events import emit
 from relaybox.stores.opening import store_session
-from relaybox.stores.readers.awaited_readers import NamedReader, UnsubscribedReader, first_by_log, list_awaited
+from relaybox.stores.readers.awaited_logs import AwaitedLog, first_by_log, list_awaited_logs
 from relaybox.streams.delivering import deliver_undriven
 
 if TYPE_CHECKING:
-    from relaybox.routes import Store
+    from relaybox.routes import Routes, Store
     from relaybox.stores.sessions.store_session import StoreSession
 
 PATIENCE_SECONDS = 30.0
@@ -182,19 +182,19 @@ class StoreRetained:
         return sum(table.dropped_bytes for table in self.tables)
 
 
-def read_retention(store: Store, readers: Sequence[NamedReader] = ()) -> StoreRetention:
+def read_retention(store: Store, routes: Routes | None = None) -> StoreRetention:
     """Asks a store what it keeps and for whom, in one snapshot. Changes nothing.
 
     Args:
         store: the store.
-        readers: those that relaybox.yaml names there (named_readers).
+        routes: of relaybox.yaml, for the readers that the store does not know; None: there are none.
 
     Raises:
         StoreUnreachable, StoreUnusable, StoreNotInitialised: see relaybox.errors.
     """
     with store_session(store, "asking what is kept, and for whom", application_name="relaybox retention") as session:
         session.execute("set transaction isolation level repeatable read read only")
-        awaited = list_awaited(session, readers)
+        awaited = list_awaited_logs(session, store, routes)
         tables = _read_tables(session, awaited)
     return StoreRetention(store.name, tables)
 
@@ -209,14 +209,14 @@ class _Table(NamedTuple):
 _OUTBOX = _Table(None, None)
 
 
-def _read_tables(session: StoreSession, awaited: Sequence[UnsubscribedReader]) -> tuple[TableRetention, ...]:
+def _read_tables(session: StoreSession, awaited: Sequence[AwaitedLog]) -> tuple[TableRetention, ...]:
     """All tables of a store, their segments and their holders, in as many statements for many logs as for one."""
     logs = session.rows(_Table, "select log_id, hop from relaybox_internal.hop_in order by hop")
     segments = session.groups_by(Segment, "log_id", _SEGMENTS)
     holders = session.groups_by(Holder, "log_id", _HOLDERS)
     waiting: dict[int, list[Holder]] = {}
     for one in awaited:
-        holder = Holder("awaited", one.reader.name, one.needs_from, None, None, what=one.what, next_step=one.next_step)
+        holder = Holder("awaited", one.reader, one.needs_from, None, None, what=one.what, next_step=one.next_step)
         waiting.setdefault(one.log_id, []).append(holder)
     tables = []
     for log_id, hop in (_OUTBOX, *logs):
@@ -263,7 +263,7 @@ def retain_store(
     store: Store,
     *,
     recorded_by: str,
-    readers: Sequence[NamedReader] = (),
+    routes: Routes | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> StoreRetained:
     """Drops every segment of a store that no hop and no subscription needs, and its rows in the ledgers.
@@ -276,7 +276,7 @@ def retain_store(
     Args:
         store: the store.
         recorded_by: who does it, for the ledger of dropped segments.
-        readers: those that relaybox.yaml names there (named_readers).
+        routes: of relaybox.yaml, for the readers that the store does not know; None: there are none.
         patience_seconds: how long a table that is held is tried again.
 
     Raises:
@@ -289,7 +289,7 @@ def retain_store(
         session.connection.autocommit = True
         noted = seal_segments(session)
         # One that subscribes after this look is a subscription then. One of processed_by that is ended after it is seen by the next run.
-        awaited = first_by_log(list_awaited(session, readers))
+        awaited = first_by_log(list_awaited_logs(session, store, routes))
         retained = [_drop_of(session, _OUTBOX, recorded_by, patience_seconds)]
         for log in session.rows(_OldestSegment, "select * from relaybox_internal.oldest_log_segments()"):
             if log.log_id in awaited:
@@ -343,13 +343,13 @@ class DropAnswer(NamedTuple):
     needs_from: int | None
 
 
-def _retained_for(session: StoreSession, hop: str | None, awaited: UnsubscribedReader) -> TableRetained:
+def _retained_for(session: StoreSession, hop: str | None, awaited: AwaitedLog) -> TableRetained:
     """Nothing was dropped: the store itself would not keep it for a reader that it does not know.
 
     Who needs an earlier row comes first, as in read_retention(): without a replay window everything is kept.
     """
     first = session.row_if_any(_FirstHolder, _FIRST_HOLDER, {"log_id": awaited.log_id, "before": awaited.needs_from})
-    holder, needs_from = first or (f"awaited {awaited.reader.name}", awaited.needs_from)
+    holder, needs_from = first or (f"awaited {awaited.reader}", awaited.needs_from)
     return TableRetained(hop, 0, 0, "kept", holder, needs_from, awaited=awaited.what, next_step=awaited.next_step)
 
 

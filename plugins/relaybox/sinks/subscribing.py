@@ -29,6 +29,7 @@ class _Subscription(NamedTuple):
     retry_seconds: int
     lease_seconds: int
     delayed: str
+    next_stream_position: int
 
 
 class _End(NamedTuple):
@@ -65,8 +66,12 @@ def subscribe_sink(sink: Sink, engine: Engine, *, begin_anew: bool = False) -> N
 
 
 _SUBSCRIPTION = """
-select stream, topic, lanes, lane_by, nack_limit, hold_sender, retry_seconds, lease_seconds, delayed
-from relaybox.subscriptions where subscription = {subscription}
+select s.stream, s.topic, s.lanes, s.lane_by, s.nack_limit, s.hold_sender, s.retry_seconds, s.lease_seconds, s.delayed,
+    least(s.done_stream_position + 1, (
+        select min(d.stream_position) from relaybox.dead_letters d
+        where d.subscription = s.subscription and d.stream = s.stream and d.reason = 'delayed' and d.state in ('delayed', 'redriving')
+    ))
+from relaybox.subscriptions s where s.subscription = {subscription}
 """
 _SUBSCRIBE = """
 select relaybox.subscribe(
@@ -139,7 +144,9 @@ def _refuse_difference(sink: Sink, found: _Subscription) -> None:
         raise errors.ConfigurationError(
             f"{sink.kind} {sink.name}: relaybox.yaml differs from subscription {sink.subscription} in store {sink.store.name}: "
             f"relaybox.yaml has {'; '.join(differences)}.",
-            next_step=_other_stream(sink, found.stream) if found.stream != sink.stream else change_settings(sink),
+            next_step=_other_stream(sink, found.stream)
+            if found.stream != sink.stream
+            else change_settings(sink, found.next_stream_position),
         )
 
 

@@ -11,7 +11,6 @@ from relaybox.retention.detaching import detach_segments
 from relaybox.routes import load_routes
 from relaybox.spark.application import new_parser, run_application, spark_session
 from relaybox.spark.archive import SparkArchive
-from relaybox.stores.readers.awaited_readers import named_readers
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,9 +23,7 @@ def _run(options: argparse.Namespace) -> None:
     routes = load_routes(options.config)
     store = routes.store(options.store)
     with spark_session(f"{store.name} detach", store=store.name) as session:
-        done = detach_segments(
-            store, SparkArchive(session), recorded_by=options.recorded_by, readers=named_readers(routes, store)
-        )
+        done = detach_segments(store, SparkArchive(session), recorded_by=options.recorded_by, routes=routes)
     emit("detach_done", store=store.name, segments=len(done.segments), removed=len(done.removed), kept=done.kept or "nothing")
 
 

@@ -1,6 +1,7 @@
 -- Says why a hop that leaves this store counts as in use (told), and how it stops to be (next_step). Both are null
--- of a hop that is retired, and of one that an init has removed and no driver has moved since. That is seen from
--- numbers of attempts and not from times: a clock may have been set.
+-- of a hop that is retired, and of one that an init has removed, that no driver has moved since and none is
+-- connected for: it may copy a batch for long that it began before. That is seen from numbers of attempts and not
+-- from times: a clock may have been set.
 create or replace function relaybox_internal.hop_in_use(
     hop_ relaybox_internal.hop_out, out told text, out next_step text
 )
@@ -37,6 +38,13 @@ begin
         );
         next_step := 'If the relaybox.yaml of that driver is newer than this one, update this one and ' || init
             || '. Else update that of the driver, ' || init || ', and then relaybox retire again';
+    elsif relaybox_internal.hop_is_driven(hop_.hop) then
+        told := format(
+            'the init of %s by %s removed it, and a driver that began before is connected and moves it',
+            to_char(hop_.removed_at at time zone 'UTC', pattern), hop_.removed_by
+        );
+        next_step := 'If the relaybox.yaml of that driver is newer than this one, update this one and ' || init
+            || '. Else let the driver end, or end it, and then relaybox retire again';
     end if;
 end
 $$;

@@ -104,7 +104,7 @@ begin
                     'JSONB(none_as_null=True).'
             when broken operator(pg_catalog.=) 'message_has_exactly_one_payload'
                 then 'Give one of payload (text) and payload_bytes (bytea), and leave the other out.'
-            else 'The rules of each column: \d+ relaybox.outbox in psql.'
+            else e'The rules of each column: \\d+ relaybox.outbox in psql.'
         end;
 end
 $$;

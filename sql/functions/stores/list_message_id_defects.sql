@@ -19,7 +19,7 @@ with made (body) as (
 ),
 
 found as (
-    select regexp_replace(coalesce(pg_get_function_sqlbody(p.oid), p.prosrc), '\s+', ' ', 'g') as body,
+    select regexp_replace(coalesce(pg_get_function_sqlbody(p.oid), p.prosrc), e'\\s+', ' ', 'g') as body,
         p.prokind = 'f' and p.provolatile = 'v' and not p.prosecdef and not p.proretset
         and p.proconfig is null and p.prorettype = 'uuid'::regtype as is_plain
     from pg_proc p

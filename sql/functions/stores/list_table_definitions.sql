@@ -94,8 +94,8 @@ union all
 select t.name, 'index', i.relname::text,
     case when x.indisunique then 'unique ' else '' end
     || regexp_replace(
-        pg_get_indexdef(x.indexrelid), '^CREATE .*? ON (?:ONLY )?(.*?)(?: WITH \([^)]*\))?((?: WHERE .*)?)$',
-        'on \1\2'
+        pg_get_indexdef(x.indexrelid), e'^CREATE .*? ON (?:ONLY )?(.*?)(?: WITH \\([^)]*\\))?((?: WHERE .*)?)$',
+        e'on \\1\\2'
     )
     || case when x.indisvalid then '' else ' INVALID' end
 from tables t
@@ -118,9 +118,9 @@ select t.name, 'policy', p.polname::text,
             select case r.role when 0 then 'public' else r.role::regrole::text end
             from unnest(p.polroles) r (role) order by 1
         ), ', '),
-        ' using (' || regexp_replace(pg_get_expr(p.polqual, p.polrelid), '\s+', ' ', 'g') || ')',
+        ' using (' || regexp_replace(pg_get_expr(p.polqual, p.polrelid), e'\\s+', ' ', 'g') || ')',
         ' with check ('
-        || regexp_replace(pg_get_expr(p.polwithcheck, p.polrelid), '\s+', ' ', 'g') || ')'
+        || regexp_replace(pg_get_expr(p.polwithcheck, p.polrelid), e'\\s+', ' ', 'g') || ')'
     )
 from tables t
 join pg_policy p on p.polrelid = t.oid

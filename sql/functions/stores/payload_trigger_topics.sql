@@ -5,7 +5,7 @@ create or replace function relaybox_internal.payload_trigger_topics() returns te
 language sql stable
 set search_path = pg_catalog, pg_temp
 as $$
-    select array_remove(string_to_array(encode(g.tgargs, 'escape'), '\000'), '')
+    select array_remove(string_to_array(encode(g.tgargs, 'escape'), e'\\000'), '')
     from pg_trigger g
     join pg_proc p
         on p.oid = g.tgfoid and p.proname = 'refuse_payload' and p.pronamespace = 'relaybox_internal'::regnamespace

@@ -27,11 +27,11 @@ begin
             select c.function_name
             from relaybox_internal.check_function c
             left join relaybox_internal.checked_topic t
-                on c.function_name = format('payload.%s.v%s', t.topic, substring(c.function_name from '\d+$'))
-                and substring(c.function_name from '\d+$')::integer <= t.newest_version
+                on c.function_name = format('payload.%s.v%s', t.topic, substring(c.function_name from e'\\d+$'))
+                and substring(c.function_name from e'\\d+$')::integer <= t.newest_version
             where
                 case
-                    when c.function_name ~ '^payload\.' then t.topic is null
+                    when c.function_name ~ e'^payload\\.' then t.topic is null
                     when c.function_name = 'refuse_payload' then wanted = '{}'
                     else not exists (select from relaybox_internal.checked_topic)
                 end

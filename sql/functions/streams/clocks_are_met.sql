@@ -37,7 +37,7 @@ begin
                     case
                         when ltrim(e.value, '0123456789') = ''
                                 and length(e.value) between 1 and 18 and left(e.value, 1) <> '0'
-                            or e.value ~ '^\[[1-9][0-9]{0,8}, [1-9][0-9]{0,17}\]$'
+                            or e.value ~ e'^\\[[1-9][0-9]{0,8}, [1-9][0-9]{0,17}\\]$'
                             then nullif(jsonb_typeof(m.clock -> e.key), 'string')
                     end as kind
                 from relaybox_internal.log m

@@ -50,6 +50,12 @@ begin
     into ended_at_positions, done_by_all
     from relaybox_internal.lane_cursors c
     where c.subscription_id = subscription_.subscription_id;
+    -- what was passed and is not acknowledged is not done: the next subscription gets it again
+    done_by_all := least(done_by_all, (
+        select min(d.stream_position) - 1 from relaybox_internal.dead_letter d
+        where d.subscription_id = subscription_.subscription_id and d.reason = 'delayed'
+            and d.state in ('delayed', 'redriving')
+    ));
     -- nobody waits for them any more, so they keep no segment
     delete from relaybox_internal.dead_letter d
     where d.subscription_id = any(ended) and d.reason = 'delayed'

@@ -17,7 +17,6 @@ from relaybox.airflow.operators.payloads import CollectPayloadsOperator
 from relaybox.airflow.operators.retention import EVERY_STORE, RetentionOperator
 from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.routes import Routes
-from relaybox.stores.readers.awaited_readers import named_readers
 
 RETENTION_CRON = "30 4 * * *"
 """After the daily verification: what it compared is still there."""
@@ -29,7 +28,7 @@ def build_retention_dag(routes: Routes) -> dict[str, DAG]:
 
 
 def _retention_dag(routes: Routes) -> DAG:
-    stores = routes.used_stores
+    stores = tuple(routes.stores.values())
     time_limits = _time_limits_of_detaching(routes)
     with DAG(
         RETENTION_DAG_ID,
@@ -59,14 +58,13 @@ def _retention_dag(routes: Routes) -> DAG:
     ) as dag:
         last_tasks: list[BaseOperator] = []
         for store in stores:
-            readers = named_readers(routes, store)
-            retain: BaseOperator = RetentionOperator(task_id=retain_task_id(store), store=store, readers=readers, pool=store.pool)
+            retain: BaseOperator = RetentionOperator(task_id=retain_task_id(store), store=store, routes=routes, pool=store.pool)
             last_tasks.append(retain)
             if store.name in time_limits:
                 last_tasks[-1] = DetachOperator(
                     task_id=detach_task_id(store),
                     store=store,
-                    readers=readers,
+                    routes=routes,
                     routes_text=routes.text,
                     spark=routes.detaching_spark(store),
                     pool=store.pool,

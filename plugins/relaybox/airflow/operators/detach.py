@@ -12,8 +12,7 @@ from relaybox.airflow.operators.retention import EVERY_STORE
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.retention.detaching import detach_segments, has_detach_work
-from relaybox.routes import Store
-from relaybox.stores.readers.awaited_readers import NamedReader
+from relaybox.routes import Routes, Store
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -25,7 +24,7 @@ class DetachOperator(SparkDriverOperator):
     Safe to run, kill, clear or run twice at any time.
     """
 
-    def __init__(self, *, store: Store, readers: tuple[NamedReader, ...], **kwargs: Any) -> None:
+    def __init__(self, *, store: Store, routes: Routes, **kwargs: Any) -> None:
         super().__init__(
             application="detach.py",
             arguments=["--store", store.name, "--recorded-by", RUN_NAME_TEMPLATE],
@@ -33,7 +32,7 @@ class DetachOperator(SparkDriverOperator):
             **kwargs,
         )
         self.store = store
-        self.readers = readers
+        self.routes = routes
 
     def execute(self, context: Context) -> None:
         params = context["params"]
@@ -42,12 +41,12 @@ class DetachOperator(SparkDriverOperator):
         if params["dry_run"]:
             raise AirflowSkipException("dry run: nothing is detached")
         with terminal_errors_fail_at_once(), service_file([self.store]):
-            if not has_detach_work(self.store, self.readers):
+            if not has_detach_work(self.store, self.routes):
                 raise AirflowSkipException(f"store {self.store.name}: no segment to detach")
             if server := self.server:
                 from relaybox.spark.archive import SparkArchive  # takes a second, which only tasks with something to detach spend
 
                 with self.connect(server, context) as session:
-                    detach_segments(self.store, SparkArchive(session), recorded_by=run_name(context["ti"]), readers=self.readers)
+                    detach_segments(self.store, SparkArchive(session), recorded_by=run_name(context["ti"]), routes=self.routes)
             else:
                 self.run_driver()

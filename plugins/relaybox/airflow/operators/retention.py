@@ -12,8 +12,7 @@ from relaybox.airflow.naming import run_name
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.retention.segments import read_retention, retain_store
-from relaybox.routes import Store
-from relaybox.stores.readers.awaited_readers import NamedReader
+from relaybox.routes import Routes, Store
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -29,10 +28,10 @@ class RetentionOperator(BaseOperator):
     Segments that sessions hold are left for the next run; that is no failure.
     """
 
-    def __init__(self, *, store: Store, readers: tuple[NamedReader, ...], **kwargs: Any) -> None:
+    def __init__(self, *, store: Store, routes: Routes, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.store = store
-        self.readers = readers
+        self.routes = routes
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Returns a line per table: dropped segments and readers of the rest. A dry run lists the droppable segments."""
@@ -40,10 +39,10 @@ class RetentionOperator(BaseOperator):
             raise AirflowSkipException(f"store {self.store.name} was not chosen in the form")
         with terminal_errors_fail_at_once(), service_file([self.store]):
             if context["params"]["dry_run"]:
-                lines = [_kept(table) for table in read_retention(self.store, self.readers).tables]
+                lines = [_kept(table) for table in read_retention(self.store, self.routes).tables]
             else:
                 recorded_by = run_name(context["ti"])
-                done = retain_store(self.store, recorded_by=recorded_by, readers=self.readers)
+                done = retain_store(self.store, recorded_by=recorded_by, routes=self.routes)
                 lines = [asdict(table) for table in done.tables]
         for line in lines:
             self.log.info("%s", line)

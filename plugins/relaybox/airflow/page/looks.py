@@ -68,7 +68,7 @@ class Looks:
         What a late store says is taken over when it comes; the next look shows it.
         """
         with self._lock:
-            asked = frozenset(store for store in routes.used_stores if store.name not in self._asked)
+            asked = frozenset(store for store in routes.stores.values() if store.name not in self._asked)
             self._asked |= {store.name for store in asked}
         late: frozenset[Store] = frozenset()
         try:
@@ -126,7 +126,7 @@ class Looks:
         assert inquiry is not None  # noqa: S101  # a look is started with one
         with self._lock:
             late, hops, stores = frozenset(self._asked), dict(self._hops), dict(self._stores)
-        said = {store.name: stores[store.name][1] if store.name in stores else _no_word(store) for store in routes.used_stores}
+        said = {store.name: stores[store.name][1] if store.name in stores else _no_word(store) for store in routes.stores.values()}
         shown = {
             hop.name: hops[hop.name][1]
             if hop.name in hops and hops[hop.name][1].hop == hop
@@ -138,7 +138,7 @@ class Looks:
             parameters=inquiry.parameters,
             silent={
                 store.service: error
-                for store in routes.used_stores
+                for store in routes.stores.values()
                 if isinstance(error := said[store.name].error, StoreUnreachable)
             },
             late=late,

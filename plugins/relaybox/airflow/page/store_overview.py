@@ -101,7 +101,7 @@ class StoreOverview:
     async def metrics(self) -> tuple[Overview, dict[str, tuple[Sample, ...]]]:
         """What all stores say of the hops and of themselves, for every user; a store that does not answer is missing."""
         look = (await self._look.get()).answer
-        stores = (await self.routes()).used_stores
+        stores = tuple((await self.routes()).stores.values())
         async with without_turn():
             answers = await asyncio.gather(*map(self._metrics_of, stores))
         said = zip(stores, answers, strict=True)
@@ -146,7 +146,7 @@ class StoreOverview:
         """What doctor finds in the stores, not older than a minute unless a store is late."""
         await self._look.get()
         routes = await self.routes()
-        stores = routes.used_stores
+        stores = tuple(routes.stores.values())
         async with without_turn():
             answers = await asyncio.gather(*map(self._report_of, stores))
         return await in_page_thread(reports_seen_by, rights, routes, dict(zip(stores, answers, strict=True)))
@@ -256,7 +256,7 @@ class StoreOverview:
         routes = self.read_routes()
         inquiry = current_inquiry()
         assert inquiry is not None  # noqa: S101  # it was started with one
-        inquiry.parameters = read_store_parameters(routes.used_stores)
+        inquiry.parameters = read_store_parameters(tuple(routes.stores.values()))
         self._newest = self._looks.look(routes)
         return self._newest
 

@@ -93,9 +93,12 @@ def _show_accounts(console: Console, status: Status) -> None:
             unrouted_count = 0 if (hop.hop.source, topic.topic) in moved else topic.unrouted_count
             if unrouted_count or topic.retired_count:
                 unrouted = amount(unrouted_count, "message is unrouted", "messages are unrouted")
+                because = (
+                    "the hop was retired" if hop.retired else "the topic was removed from the route before they were planned"
+                )
                 console.print(
-                    f"{hop.hop.name}: topic {topic.topic}: {unrouted}, because the topic was removed from the route before they "
-                    f"were planned; {amount(topic.retired_count, 'is', 'are')} discarded on record"
+                    f"{hop.hop.name}: topic {topic.topic}: {unrouted}, because {because}; "
+                    f"{amount(topic.retired_count, 'is', 'are')} discarded on record"
                 )
 
 

@@ -9,6 +9,7 @@ from relaybox.monitoring.doctor.adopted_tables import check_adopted_tables
 from relaybox.monitoring.doctor.check import Check
 from relaybox.monitoring.doctor.clocks import check_clock
 from relaybox.monitoring.doctor.connection_limits import check_connections
+from relaybox.monitoring.doctor.dead_letters import check_dead_letters
 from relaybox.monitoring.doctor.disk import check_disk
 from relaybox.monitoring.doctor.durability import check_durability, check_wal
 from relaybox.monitoring.doctor.endpoints import check_endpoints
@@ -77,6 +78,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
     "hops": check_hops,
     "subscriptions": check_subscriptions,
     "sinks": check_sinks,
+    "dead_letters": check_dead_letters,
     "endpoints": check_endpoints,
     "adopted_tables": check_adopted_tables,
     "payloads": check_payloads,

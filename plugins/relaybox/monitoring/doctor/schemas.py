@@ -9,6 +9,7 @@ from typing import NamedTuple
 from relaybox import errors
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, grant_role, hidden, notice, ok
 from relaybox.monitoring.doctor.record import may_read
+from relaybox.retention.retiring import list_retired_hops
 from relaybox.stores.schema.migrations import list_pending, newest_migration
 from relaybox.stores.schema.namespaces import refuse_foreign_schemas, require_schemas
 
@@ -127,6 +128,9 @@ def check_hops(examined: Examined) -> Iterator[Diagnosis]:
         missing += [f"{hop.name} {direction}" for hop in hops if hop.name not in known]
     if missing:
         yield error(f"It does not know {', '.join(missing)} of relaybox.yaml.", RUN_INIT)
+    elif is_current(examined) and (retired := list_retired_hops(examined.session, examined.store, examined.routes)):
+        for one in retired.values():
+            yield error(one.what, one.next_step)
     elif is_current(examined) and (removed := _list_removed(examined)):
         told = ", ".join(f"{hop} ({removed_at:%Y-%m-%d %H:%M:%S} UTC by {removed_by})" for hop, removed_at, removed_by in removed)
         yield error(

@@ -8,12 +8,12 @@ processed_by that reads one topic does not count: the hop asks for all of the st
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from relaybox.amounts import amount
+from relaybox.stores.readers.carried_topics import SETTINGS
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -98,11 +98,10 @@ def named_processors(hop: Hop) -> Iterator[NamedReader]:
 
 
 def _subscribe_or_remove(
-    store: str, subscription: str, stream: str, route: str, *, start: int | None = None, is_open_elsewhere: bool = False
+    store: str, subscription: str, stream: str, route: str, *, given: str = "", is_open_elsewhere: bool = False
 ) -> str:
-    """`start`: of one that was ended; None: its default. `is_open_elsewhere`: the name is in use for another stream."""
-    begin = "" if start is None else f", '{start}'"
-    subscribe = f"select relaybox.subscribe('{subscription}', '{stream}'{begin});"
+    """`given`: to subscribe() beside name and stream. `is_open_elsewhere`: the name is in use for another stream."""
+    subscribe = f"select relaybox.subscribe('{subscription}', '{stream}'{given});"
     remove = (
         f"or take {subscription} out of processed_by of route {route} (and policy, if no name is left) and run: relaybox init"
     )
@@ -175,6 +174,9 @@ class _Unsubscribed(NamedTuple):
     reason: str | None
     done_stream_position: int | None
     next_stream_position: int
+    repeated_count: int
+    dead_letter_count: int
+    settings: str
     is_open_elsewhere: bool
 
 
@@ -188,13 +190,19 @@ select (reader.number - 1)::integer as number, i.log_id, i.first_kept_position,
     end as former,
     last.ended_at, act.done_by as ended_by, act.reason, last.done_at_end as done_stream_position,
     greatest(coalesce(last.done_at_end, 0) + 1, s.first_kept_stream_position) as next_stream_position,
+    coalesce(greatest(act.acknowledged_through - greatest(last.done_at_end, s.first_kept_stream_position - 1), 0), 0) as repeated_count,
+    (
+        select count(*) from relaybox_internal.dead_letter d
+        where d.subscription_id = last.subscription_id and d.state in ('open', 'redriving')
+    ) as dead_letter_count,
+    {},
     coalesce(other.has_open, false) as is_open_elsewhere
 from unnest(%s::text[], %s::text[], %s::boolean[]) with ordinality reader (subscription, stream, needs_all_topics, number)
 join relaybox_internal.stream s on s.stream = reader.stream
 join relaybox_internal.stream_log l on l.stream_id = s.stream_id
 join relaybox_internal.hop_in i on i.log_id = l.log_id
 left join lateral (
-    select n.subscription_id, n.ended_at, n.done_at_end from relaybox_internal.subscription n
+    select n.* from relaybox_internal.subscription n
     where n.stream_id = s.stream_id and n.replay_of is null and not (reader.needs_all_topics and n.topic is not null) and (
         n.subscription = reader.subscription
         or right(reader.subscription, 1) = '*' and starts_with(n.subscription, rtrim(reader.subscription, '*'))
@@ -203,7 +211,10 @@ left join lateral (
     limit 1
 ) last on true
 left join lateral (
-    select a.done_by, a.reason from relaybox_internal.consumer_action a
+    select a.done_by, a.reason, (
+        select min(p.value::bigint) from jsonb_each_text(a.detail -> 'done_stream_positions') p
+    ) as acknowledged_through
+    from relaybox_internal.consumer_action a
     where a.subscription_id = last.subscription_id and a.action = 'unsubscribe'
     order by a.action_id desc
     limit 1
@@ -223,7 +234,7 @@ def list_unsubscribed(session: StoreSession, readers: Sequence[NamedReader]) -> 
         return []
     names, streams = [reader.subscription for reader in readers], [reader.stream for reader in readers]
     needs_all_topics = [reader.processed_by is not None for reader in readers]
-    found = session.rows(_Unsubscribed, _UNSUBSCRIBED, names, streams, needs_all_topics)
+    found = session.rows(_Unsubscribed, _UNSUBSCRIBED.format(SETTINGS.format("last")), names, streams, needs_all_topics)
     return [
         UnsubscribedReader(
             one.log_id,
@@ -241,35 +252,30 @@ def list_unsubscribed(session: StoreSession, readers: Sequence[NamedReader]) -> 
     ]
 
 
-def list_awaited(session: StoreSession, readers: Sequence[NamedReader]) -> list[UnsubscribedReader]:
-    """Those of them for which retention keeps the log. In the session's transaction."""
-    return [one for one in list_unsubscribed(session, readers) if one.is_awaited]
+def _describe_rest(reader: NamedReader, found: _Unsubscribed) -> str:
+    """What the ended subscription left that the next one must know of, as sentences with a space behind; empty: nothing."""
+    repeated = found.repeated_count and (
+        f"It ended with messages that it had passed as not due. The next one begins with the first of them, and gets the "
+        f"{amount(found.repeated_count, 'stream position')} from there on again. "
+    )
+    letters = found.dead_letter_count and (
+        f"It left {amount(found.dead_letter_count, 'open dead letter')}, which no consumer gets, and nothing behind them is settled before "
+        f"they are dropped. To list them, run: relaybox dead-letters list {reader.store} --subscription {reader.subscription}. "
+    )
+    return f"{repeated or ''}{letters or ''}"
 
 
 def _choose_step(reader: NamedReader, found: _Unsubscribed) -> str:
     if found.former == "ended" and reader.processed_by is not None:
-        return _subscribe_or_remove(
+        step = _subscribe_or_remove(
             *(reader.store, reader.subscription, reader.stream, reader.processed_by),
-            start=found.next_stream_position,
+            given=f", '{found.next_stream_position}'{found.settings}",
             is_open_elsewhere=found.is_open_elsewhere,
         )
+        return f"{_describe_rest(reader, found)}{step}"
     return {
         "none": reader.next_step,
         "ended": reader.next_step_if_ended,
         "elsewhere_ended": reader.next_step_if_ended,
         "elsewhere_open": reader.next_step_if_open,
     }[found.former]
-
-
-def first_by_log(awaited: Sequence[UnsubscribedReader]) -> dict[int, UnsubscribedReader]:
-    """Of each log the first reader that is awaited; its next step says how many others are."""
-    found: dict[int, UnsubscribedReader] = {}
-    others = Counter(one.log_id for one in awaited)
-    for one in awaited:
-        if one.log_id not in found:
-            more = others[one.log_id] - 1
-            then = (
-                f". {amount(more, 'more reader is', 'more readers are')} awaited. To list them, run: relaybox retention --dry-run"
-            )
-            found[one.log_id] = one._replace(next_step=f"{one.next_step}{then}") if more else one
-    return found

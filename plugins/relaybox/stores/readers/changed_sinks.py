@@ -128,13 +128,13 @@ def find_differences(sink: Sink, found: SinkSettings) -> list[str]:
     return differences
 
 
-def change_settings(sink: Sink) -> str:
-    """What to do where another setting than the stream differs."""
+def change_settings(sink: Sink, start: int) -> str:
+    """What to do where another setting than the stream differs. `start`: SinkSubscription.next_stream_position."""
     return (
         "Write into relaybox.yaml what the store has. Or, to change delayed alone: select relaybox.change_delayed("
-        f"'{sink.subscription}', '{sink.delayed}', 'REASON'). Or, to change more: note the done_stream_position of `relaybox "
-        f"subscriptions`, run select relaybox.unsubscribe('{sink.subscription}', 'REASON'), write the next stream position "
-        f"as start, and run: {_begin_anew(sink)}"
+        f"'{sink.subscription}', '{sink.delayed}', 'REASON'). Or, to change more: (1) End its processes. (2) Run relaybox doctor "
+        f'{sink.store.name} again and write the start that it says into the section of {sink.name}: start: "{start}" (3) {_end(sink)} '
+        f"(4) Run: {_begin_anew(sink)}"
     )
 
 

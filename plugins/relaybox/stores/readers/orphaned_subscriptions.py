@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from relaybox.amounts import amount
 from relaybox.stores.readers.carried_topics import (
     CarriedTopics,
+    Keeper,
     KnownTopic,
+    MadeSubscription,
     OpenSubscription,
-    keeper,
+    choose_keeper,
     list_open_subscriptions,
     read_known_topics,
+    read_made,
     read_settings,
     show_topics,
 )
@@ -36,10 +40,11 @@ class OrphanedSubscription:
         topic: None: all of the stream.
         is_ambiguous: as OpenSubscription has it.
         waiting_count: stream positions that are not acknowledged, of all topics of the stream.
+        left: what it has beside these, in words: messages that are not due, and dead letters. Empty: nothing.
         settings: what its subscribe() was given beside source and start, as SQL; empty: the defaults.
         stream_is_filled: a route of the file has the stream, without the topic.
         elsewhere: streams of the store by which the file brings the topic, or a topic of the stream; with these topics.
-        kept_in: those of them that have the subscription already that keeps their messages (keeper()).
+        keepers: of each of these streams the subscription that keeps its messages, whether it is made or not.
         sink: of the file, in this store, with this subscription; None: an application reads it.
     """
 
@@ -49,10 +54,11 @@ class OrphanedSubscription:
     topic: str | None
     is_ambiguous: bool
     waiting_count: int
+    left: str
     settings: str
     stream_is_filled: bool
     elsewhere: dict[str, tuple[str, ...]]
-    kept_in: tuple[str, ...]
+    keepers: dict[str, Keeper]
     sink: Sink | None
 
     @property
@@ -70,7 +76,7 @@ class OrphanedSubscription:
             why = f"no route of relaybox.yaml fills stream {self.stream} in store {self.store}"
         return (
             f"Subscription {self.subscription} reads {source} and gets no new message: {why}. "
-            f"It is {amount(self.waiting_count, 'stream position')} of {self.stream} behind."
+            f"It is {amount(self.waiting_count, 'stream position')} of {self.stream} behind{f', and has {self.left}' if self.left else ''}."
         )
 
     @property
@@ -78,20 +84,34 @@ class OrphanedSubscription:
         """How it goes on in the other stream. Its own stream comes first: its last messages may be in no other one."""
         end = f"select relaybox.unsubscribe('{self.subscription}', 'REASON');"
         if not self.elsewhere:
-            return f"Give it a route again. Or, when it is 0 behind: {end}"
-        missing = " ".join(self._keep(stream) for stream in self.elsewhere if stream not in self.kept_in)
+            return f"Give it a route again. Or, when {self._is_done}: {end}"
+        missing = " ".join(map(self._keep, self.unkept))
         first = f"Before retention drops what no subscription keeps, in store {self.store}, run: {missing} " if missing else ""
         return f"{first}{self._go_on(end)}"
+
+    @property
+    def _is_done(self) -> str:
+        """When it may end."""
+        rest = (
+            " and has none of the others left (wait until what is not due was delivered; redrive or drop the dead letters: they end "
+            "with it)"
+        )
+        return f"{self.subscription} is 0 behind{rest if self.left else ''}"
+
+    @property
+    def unkept(self) -> tuple[str, ...]:
+        """Streams that bring its topic, or topics of its stream, and have no subscription that keeps them for it."""
+        return tuple(stream for stream, keeper in self.keepers.items() if not keeper.is_made)
 
     def _go_on(self, end: str) -> str:
         if self.sink is not None:
             stream = next(iter(self.elsewhere))
-            kept_by = keeper(stream, self.subscription)
+            kept_by = self.keepers[stream].name
             return f"Then: {continue_in_stream(self.sink, former=self.stream, stream=stream, keeper=kept_by)}."
-        names = " and ".join(keeper(stream, self.subscription) for stream in self.elsewhere)
+        names = " and ".join(keeper.name for keeper in self.keepers.values())
         others = " That has other topics too." if self._keeps_whole_stream else ""
         return (
-            f"Stream positions of {self.stream} mean nothing in another stream. When {self.subscription} is 0 behind, let its workers read "
+            f"Stream positions of {self.stream} mean nothing in another stream. When {self._is_done}, let its workers read "
             f"{names}, and run: {end}{others} {names} gets what {self.stream} delivered and the outbox still had again, with its "
             f"message_id. To repeat less, and to keep the name: {SECTION}."
         )
@@ -102,9 +122,8 @@ class OrphanedSubscription:
         return self.topic is not None and (self.is_ambiguous or len(self.elsewhere) > 1)
 
     def _keep(self, stream: str) -> str:
-        name = keeper(stream, self.subscription)
         source = self.topic if self.topic is not None and not self._keeps_whole_stream else stream
-        return f"select relaybox.subscribe('{name}', '{source}', 'earliest'{self.settings});"
+        return f"select relaybox.subscribe('{self.keepers[stream].name}', '{source}', 'earliest'{self.settings});"
 
 
 def list_orphaned_subscriptions(session: StoreSession, store: Store, routes: Routes) -> list[OrphanedSubscription]:
@@ -118,12 +137,11 @@ def list_orphaned_subscriptions(session: StoreSession, store: Store, routes: Rou
     orphaned = [one for one in subscriptions if is_orphaned(one, known[one.stream], carried)]
     settings = read_settings(session, orphaned)
     sinks = {sink.subscription: sink for sink in routes.sinks if sink.store == store}
-    names = {one.subscription for one in subscriptions}
+    elsewhere = {one: _find_elsewhere(one, known[one.stream], carried) for one in orphaned}
+    made = read_made(session, ((stream, one.subscription) for one in orphaned for stream in elsewhere[one]))
     found = []
     for one in orphaned:
         if one.subscription in settings:
-            wanted = {topic.topic for topic in known[one.stream]} if one.topic is None else {one.topic}
-            elsewhere = carried.find_elsewhere(one.stream, wanted)
             orphan = OrphanedSubscription(
                 store=store.name,
                 subscription=one.subscription,
@@ -131,14 +149,30 @@ def list_orphaned_subscriptions(session: StoreSession, store: Store, routes: Rou
                 topic=one.topic,
                 is_ambiguous=one.is_ambiguous,
                 waiting_count=settings[one.subscription].waiting_count,
+                left=settings[one.subscription].left,
                 settings=settings[one.subscription].settings,
                 stream_is_filled=one.stream in carried.by_stream,
-                elsewhere=elsewhere,
-                kept_in=tuple(stream for stream in elsewhere if keeper(stream, one.subscription) in names),
+                elsewhere=elsewhere[one],
+                keepers={
+                    stream: choose_keeper(stream, one.subscription, made, partial(_keeps, one, stream))
+                    for stream in elsewhere[one]
+                },
                 sink=sinks.get(one.subscription),
             )
             found.append(orphan)
     return found
+
+
+def _find_elsewhere(one: OpenSubscription, known: Sequence[KnownTopic], carried: CarriedTopics) -> dict[str, tuple[str, ...]]:
+    wanted = {topic.topic for topic in known} if one.topic is None else {one.topic}
+    return carried.find_elsewhere(one.stream, wanted)
+
+
+def _keeps(one: OpenSubscription, stream: str, made: MadeSubscription) -> bool:
+    """Whether it keeps all of the stream that the other one needs. One that is older was made when another one moved."""
+    return (
+        made.is_open and made.stream == stream and made.topic in (None, one.topic) and made.subscription_id > one.subscription_id
+    )
 
 
 def is_orphaned(one: OpenSubscription, known: Sequence[KnownTopic], carried: CarriedTopics) -> bool:

@@ -140,7 +140,7 @@ def _of_unequal(sink: Sink, one: SinkSubscription, differences: Sequence[str]) -
         "runs are refused",
         f"{sink.kind} {sink.name}: relaybox.yaml has {'; '.join(differences)}; {one.waiting}. While they differ, runs are refused and "
         "deliver nothing.",
-        f"{one.dead_letters_first}{change_settings(sink)}",
+        f"{one.dead_letters_first}{change_settings(sink, one.next_stream_position)}",
     )
 
 

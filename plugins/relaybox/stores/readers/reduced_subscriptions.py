@@ -9,10 +9,12 @@ from relaybox.amounts import amount
 from relaybox.stores.readers.carried_topics import (
     CarriedTopics,
     KnownTopic,
+    MadeSubscription,
     OpenSubscription,
-    keeper,
+    choose_keeper,
     list_open_subscriptions,
     read_known_topics,
+    read_made,
     read_settings,
     show_topics,
 )
@@ -32,6 +34,7 @@ class ReducedSubscription:
         waiting_count: as of OrphanedSubscription.
         settings: as of OrphanedSubscription.
         elsewhere: streams of the store, with the topics that they have now and the subscription had.
+        keepers: of each of these streams and topics the name of the subscription that keeps its messages, and what it subscribes to.
         reader: the kind of the reader of the file that has this subscription: webhook, kafka, export, derivation. None: an application.
     """
 
@@ -41,6 +44,7 @@ class ReducedSubscription:
     waiting_count: int
     settings: str
     elsewhere: dict[str, tuple[str, ...]]
+    keepers: dict[tuple[str, str], tuple[str, str]]
     reader: str | None
 
     @property
@@ -64,8 +68,13 @@ class ReducedSubscription:
 
     @property
     def next_step(self) -> str:
-        lost, names = show_topics(self.topics), [keeper(topic, self.subscription) for topic in self.topics]
-        keep = f"In store {self.store}, run: {' '.join(map(self._keep, self.topics))}"
+        lost = show_topics(self.topics)
+        sources = dict(self.keepers[stream, topic] for stream, topics in self.elsewhere.items() for topic in topics)
+        names = list(sources)
+        subscribe = (
+            f"select relaybox.subscribe('{name}', '{source}', 'earliest'{self.settings});" for name, source in sources.items()
+        )
+        keep = f"In store {self.store}, run: {' '.join(subscribe)}"
         end = " ".join(f"select relaybox.unsubscribe('{name}', 'REASON');" for name in names)
         again = f"What {self.stream} delivered and the outbox still had comes again, with its message_id."
         if self.reader is None:
@@ -80,21 +89,21 @@ class ReducedSubscription:
             f"record why: {keep} {end}"
         )
 
-    def _keep(self, topic: str) -> str:
-        return f"select relaybox.subscribe('{keeper(topic, self.subscription)}', '{topic}', 'earliest'{self.settings});"
 
+class _Move(NamedTuple):
+    """A topic that a subscription lost, a stream that has it now, and what a subscription to its messages there names."""
 
-class _Keeper(NamedTuple):
-    """A subscription with the name of a keeper, open or ended."""
+    topic: KnownTopic
+    stream: str
+    source: str
 
-    subscription_id: int
-    subscription: str
-    topic: str | None
-
-
-_KEEPERS = """
-select subscription_id, subscription, topic from relaybox_internal.subscription where subscription = any(%s)
-"""
+    def is_kept_by(self, made: MadeSubscription) -> bool:
+        """Whether a subscription, open or ended, was made for this move: one of an earlier move says nothing."""
+        return (
+            made.stream == self.stream
+            and made.topic in (None, self.topic.topic)
+            and made.subscription_id > (self.topic.left_after or 0)
+        )
 
 
 def list_reduced_subscriptions(session: StoreSession, store: Store, routes: Routes) -> list[ReducedSubscription]:
@@ -107,16 +116,25 @@ def list_reduced_subscriptions(session: StoreSession, store: Store, routes: Rout
     subscriptions = [one for one in list_open_subscriptions(session) if one.topic is None and one.stream in carried.by_stream]
     known = read_known_topics(session, subscriptions)
     lost = {one: topics for one in subscriptions if (topics := _lost_topics(one, known[one.stream], carried))}
-    keepers = _read_keepers(session, lost)
+    moves = {one: list(_moves_of(one, topics, carried)) for one, topics in lost.items()}
+    made = read_made(session, ((move.source, one.subscription) for one, of_one in moves.items() for move in of_one))
     settings = read_settings(session, list(lost))
     found = []
-    for one, topics in lost.items():
+    for one, of_one in moves.items():
         kind = _reader_kind(one.subscription, store, routes)
-        left = {topic.topic for topic in topics if not _is_kept(one, topic, keepers)}
-        elsewhere = _without_readers(kind, carried.find_elsewhere(one.stream, left), store, routes)
+        keepers: dict[tuple[str, str], tuple[str, str]] = {}
+        left: dict[str, tuple[str, ...]] = {}
+        for move in of_one:
+            keeper = choose_keeper(move.source, one.subscription, made, move.is_kept_by)
+            if not keeper.is_made:
+                keepers[move.stream, move.topic.topic] = (keeper.name, move.source)
+                left[move.stream] = (*left.get(move.stream, ()), move.topic.topic)
+        elsewhere = _without_readers(kind, left, store, routes)
         if elsewhere and one.subscription in settings:
             waiting_count, text = settings[one.subscription].waiting_count, settings[one.subscription].settings
-            found.append(ReducedSubscription(store.name, one.subscription, one.stream, waiting_count, text, elsewhere, kind))
+            found.append(
+                ReducedSubscription(store.name, one.subscription, one.stream, waiting_count, text, elsewhere, keepers, kind)
+            )
     return found
 
 
@@ -132,20 +150,11 @@ def _lost_topics(one: OpenSubscription, known: Sequence[KnownTopic], carried: Ca
     ]
 
 
-def _read_keepers(session: StoreSession, lost: dict[OpenSubscription, list[KnownTopic]]) -> dict[str, list[_Keeper]]:
-    names = [keeper(topic.topic, one.subscription) for one, topics in lost.items() for topic in topics]
-    found: dict[str, list[_Keeper]] = {name: [] for name in names}
-    for made in session.rows(_Keeper, _KEEPERS, names) if names else ():
-        found[made.subscription].append(made)
-    return found
-
-
-def _is_kept(one: OpenSubscription, topic: KnownTopic, keepers: dict[str, list[_Keeper]]) -> bool:
-    """Whether a keeper was made since the topic left: one of an earlier move says nothing."""
-    return any(
-        made.topic in (None, topic.topic) and made.subscription_id > (topic.left_after or 0)
-        for made in keepers[keeper(topic.topic, one.subscription)]
-    )
+def _moves_of(one: OpenSubscription, topics: Sequence[KnownTopic], carried: CarriedTopics) -> Iterator[_Move]:
+    for topic in topics:
+        streams = carried.find_elsewhere(one.stream, {topic.topic})
+        for stream in streams:
+            yield _Move(topic, stream, stream if topic.is_ambiguous or len(streams) > 1 else topic.topic)
 
 
 def _reader_kind(subscription: str, store: Store, routes: Routes) -> str | None:
