@@ -27,8 +27,18 @@ from tests.support.shared_classes import share_classes
 from tests.support.stores import read_clusters, running_clusters
 from tests.support.world import World, routes_file
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0"))
+
+# How long an example takes says how busy the machine is. The default run is the same every time: what a run finds by chance, the
+# change that it runs for has not made. Longer runs look further, and print how to repeat what they found.
+settings.register_profile(
+    "any machine",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=not EXAMPLES,
+    print_blob=True,
+    **({"max_examples": EXAMPLES} if EXAMPLES else {}),
+)
 settings.load_profile("any machine")
 
 _database_numbers = itertools.count(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,11 +14,15 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from sqlalchemy import text
 
 from relaybox.airflow.author_tasks import task_instance_key
+from relaybox.airflow.operators import consume
 from relaybox.airflow.operators.consume import RelayboxConsumeOperator, worker_name
+from relaybox.consumer.stopping import StopEvent
 from relaybox.errors import CredentialsUnavailable, HandlerRefused
 from relaybox.failpoints import CONSUMER_FAILPOINTS
 from tests.airflow.connections import change_connection
+from tests.airflow.task_time import TaskTime
 from tests.support.killed_child import kill_at
+from tests.support.patience import patience
 from tests.support.streams import STORE, deliver
 from tests.support.world import World
 
@@ -107,20 +110,35 @@ def test_a_task_ends_after_its_number_of_messages_and_leaves_the_others_free(sho
     assert execute("manual__3")["acknowledged"] == 2
 
 
-def test_a_task_ends_after_its_time_also_while_it_waits(shop: World) -> None:
-    """A bound of time is no failure; the message that is being handled is finished."""
-    started = time.monotonic()
-    assert execute(max_seconds=1.5, until_empty=False)["acknowledged"] == 12
-    assert 1.5 <= time.monotonic() - started < 60
-    deliver(shop, 4)
+@pytest.fixture
+def task_time(monkeypatch: pytest.MonkeyPatch) -> TaskTime:
+    return TaskTime(consume, monkeypatch)
 
+
+def test_a_task_ends_after_its_time_also_while_it_waits(
+    shop: World, task_time: TaskTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bound of time is no failure. Nothing else ends the wait, in which the time begins."""
+    wait = StopEvent.wait_for_notification
+
+    def wait_for_hours(event: StopEvent, listener: Any, seconds: float) -> None:
+        task_time.begin()
+        wait(event, listener, 3600.0)
+
+    monkeypatch.setattr(StopEvent, "wait_for_notification", wait_for_hours)
+    assert execute(max_seconds=0.2, until_empty=False)["acknowledged"] == 12
+    assert task_time.is_over.is_set()
+
+
+def test_a_task_whose_time_ends_finishes_the_message_that_it_handles(shop: World, task_time: TaskTime) -> None:
     def slow(connection: Connection, message: Message) -> None:
         write(connection, message)
-        time.sleep(0.5)
+        task_time.begin()
+        assert task_time.is_over.wait(patience(30))
 
-    assert 1 <= execute(handler=slow, max_seconds=0.2)["acknowledged"] < 4
+    assert execute(handler=slow, max_seconds=0.2)["acknowledged"] == 1
     execute()
-    assert effects(shop) == list(range(1, 17))
+    assert effects(shop) == list(range(1, 13))
 
 
 def test_what_the_handler_refuses_comes_again_and_becomes_a_dead_letter_that_fails_the_task(shop: World) -> None:
@@ -162,18 +180,26 @@ def test_a_task_that_is_told_to_end_finishes_its_message_and_is_no_success(shop:
 
 
 def test_the_lease_is_renewed_by_each_acknowledgement(shop: World) -> None:
-    """Handling all of a fetch takes longer than the lease; a neighbour looks for work all the while and gets none."""
-    shop.query(STORE, "select relaybox.subscribe('slow', 'flights', lease_seconds => 2)")
+    """Handling all of a fetch takes longer than the lease; a neighbour looks for work all the while and gets none.
+
+    Each message takes two thirds of the lease: so much time passes in the store.
+    """
+    shop.query(STORE, "select relaybox.subscribe('slow', 'flights', lease_seconds => 600)")
+    pass_time = "update relaybox_internal.cursor set leased_until = leased_until - interval '400 seconds'"
+    is_leased = "select leased_until > clock_timestamp() from relaybox_internal.lane_cursors where worker <> 'thief'"
+    leased: list[tuple[bool]] = []
     stolen: list[int] = []
 
     def slow(connection: Connection, message: Message) -> None:
         write(connection, message)
-        time.sleep(0.4)
+        shop.query(STORE, pass_time)
+        leased.extend(shop.query(STORE, is_leased))
         stolen.extend(
             row[0] for row in shop.query(STORE, "select stream_position from relaybox.fetch('slow', 5, worker => 'thief')")
         )
 
     assert execute(subscription="slow", handler=slow)["acknowledged"] == 12
+    assert leased == [(True,)] * 12
     assert stolen == []
     assert effects(shop) == list(range(1, 13))
 

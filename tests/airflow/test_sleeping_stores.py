@@ -81,7 +81,7 @@ def test_a_notify_on_another_channel_or_of_another_database_does_not(connected: 
 
 def test_many_notifies_are_few_polls(connected: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """An application that notifies with each message does not make the triggerer spin."""
-    monkeypatch.setattr(store_watch, "NOTIFIED_GAP_SECONDS", patience(5))
+    monkeypatch.setattr(store_watch, "NOTIFIED_GAP_SECONDS", LONG_SECONDS)
 
     async def test(polls: Polls) -> None:
         await next_poll(polls)
@@ -164,8 +164,9 @@ def test_a_trigger_of_before_the_pace_still_reads(connected: World) -> None:
     assert len(keys) == 5
 
 
-def test_a_watch_moves_idle_hops_on_where_no_driver_does(connected: World) -> None:
+def test_a_watch_moves_idle_hops_on_where_no_driver_does(connected: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """When it begins, and after a poll that took long: else each poll would read all that waits for a hop that nobody drives."""
+    monkeypatch.setattr(store_watch, "SLOW_ANSWER_SECONDS", LONG_SECONDS)
     connected.send_many(1_200, topic="flights")
     routes_file(connected.path.parent, more_routes={"invoices": {"topics": ["invoices"], "path": ["airline", "hub"]}})
     connected.register()

@@ -123,7 +123,7 @@ def test_g3_a_put_is_sent_once_and_a_causal_sender_counts(world: World, library:
 def test_the_times_of_a_message_are_headers_and_a_span_is_by_the_clock_of_the_store(world: World, library: Library) -> None:
     """Of put, put_once and a causal sender. A put that is repeated with the same span is the same put."""
     world.query("airline", "select relaybox.declare_sender('pump', 'gapless')")
-    moment = datetime(2027, 1, 1, 12, 0, 0, 500_000, tzinfo=timezone(timedelta(hours=2)))
+    moment = datetime(2999, 1, 1, 12, 0, 0, 500_000, tzinfo=timezone(timedelta(hours=2)))
     span = timedelta(hours=1)
     drafts = [
         Draft("flights", "d", headers={"n": 1}, deliver_after=span, expires_at=moment),
@@ -155,8 +155,8 @@ def test_the_times_of_a_message_are_headers_and_a_span_is_by_the_clock_of_the_st
     rows = world.query(
         "airline",
         "select payload, headers - 'relaybox-deliver-after' - 'relaybox-expires-at',"
-        " round((headers ->> 'relaybox-deliver-after')::numeric - extract(epoch from sent_at), -1)::integer,"
-        " round((headers ->> 'relaybox-expires-at')::numeric - extract(epoch from sent_at), -1)::integer,"
+        " round((headers ->> 'relaybox-deliver-after')::numeric - extract(epoch from sent_at), -1)::bigint,"
+        " round((headers ->> 'relaybox-expires-at')::numeric - extract(epoch from sent_at), -1)::bigint,"
         " to_timestamp((headers ->> 'relaybox-deliver-after')::numeric) = %s, to_timestamp((headers ->> 'relaybox-expires-at')::numeric) = %s"
         " from relaybox.outbox order by seq",
         moment,

@@ -20,7 +20,7 @@ def received(world: World) -> World:
     """Four messages at hub, for a subscription of one lane."""
     world.send("1", "2", "3", "4")
     world.transfer()
-    world.query("hub", "select relaybox.subscribe('billing', 'flights', lease_seconds => 5, retry_seconds => 2)")
+    world.query("hub", "select relaybox.subscribe('billing', 'flights', lease_seconds => 600, retry_seconds => 300)")
     return world
 
 

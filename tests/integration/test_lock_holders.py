@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import psycopg2
 import pytest
@@ -28,11 +29,16 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_settings, "LOCK_TIMEOUT_SECONDS", 0.5)
 
 
-def holder_of(store: str, statement: str, *, name: str = "nightly report") -> psycopg2.extensions.connection:
-    connection = psycopg2.connect(service=store, application_name=name)
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-    return connection
+@contextmanager
+def holder_of(store: str, statement: str, *, name: str = "nightly report") -> Iterator[psycopg2.extensions.connection]:
+    """Its locks are gone with the block: a busy server may notice the end of a session later than the next one gives up waiting."""
+    with closing(psycopg2.connect(service=store, application_name=name)) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+        try:
+            yield connection
+        finally:
+            connection.rollback()
 
 
 @pytest.mark.parametrize("store", HELD)
@@ -40,8 +46,8 @@ def test_a_transfer_that_waits_in_vain_names_who_holds_the_hop(world: World, sto
     """At either store; a session that only reads is named last. When the holder has ended, the messages arrive."""
     world.send("a")
     with (
-        closing(holder_of(store, "select count(*) from relaybox_internal.hop_in", name="old reader")),
-        closing(holder_of(store, HELD[store])) as holder,
+        holder_of(store, "select count(*) from relaybox_internal.hop_in", name="old reader"),
+        holder_of(store, HELD[store]) as holder,
         pytest.raises(errors.StoreBusy) as raised,
     ):
         pid = holder.info.backend_pid
@@ -60,7 +66,7 @@ def test_a_slice_that_waits_in_vain_names_who_holds_its_segment(world: World) ->
     """The session of a slice is another one than the driver's."""
     world.send("a")
     lock = "lock table relaybox_internal.log_1_s000000 in share mode"
-    with closing(holder_of("hub", lock)) as holder, pytest.raises(errors.StoreBusy) as raised:
+    with holder_of("hub", lock) as holder, pytest.raises(errors.StoreBusy) as raised:
         pid = holder.info.backend_pid
         world.transfer()
     told = Exception.__str__(raised.value)
@@ -112,7 +118,7 @@ def test_a_command_names_them_too_in_text_and_json(world: World) -> None:
         world.transfer()
         refused = invoke("topics", "grant", "hub", "flights", "app_hold", "--json")
         assert refused.exit_code == 0, "grants lock no row of the store"
-        with closing(holder_of("hub", "lock table relaybox_internal.topic_role in exclusive mode", name="x" * 70)):
+        with holder_of("hub", "lock table relaybox_internal.topic_role in exclusive mode", name="x" * 70):
             refused = invoke("topics", "grant", "hub", "crew", "app_hold", "--json")
         assert refused.exit_code != 0
         error = refused.document["error"]
@@ -130,7 +136,7 @@ def test_a_login_that_may_not_see_the_sessions_of_others_still_has_their_pids(wo
     world.query("hub", "create role app_drives login password 'secret' in role relaybox_driver")
     try:
         with (
-            closing(holder_of("hub", HELD["hub"])) as holder,
+            holder_of("hub", HELD["hub"]) as holder,
             closing(open_store(world.routes.store("hub"), application_name="relaybox test")) as session,
         ):
             session.execute("set session authorization app_drives")
@@ -148,7 +154,7 @@ def test_other_errors_and_those_of_other_sessions_are_left_as_they_are(world: Wo
     """The transaction of a session that did not wait is not touched."""
     hub = world.routes.store("hub")
     with (
-        closing(holder_of("hub", HELD["hub"])),
+        holder_of("hub", HELD["hub"]),
         closing(open_store(hub, application_name="relaybox one")) as one,
         closing(open_store(hub, application_name="relaybox two")) as two,
     ):
@@ -169,7 +175,7 @@ def test_an_open_transaction_of_a_consumer_that_set_a_message_aside_stops_no_dri
     world.query("hub", "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")
     world.send("b")
     transfer_until(world.first_hop, lambda progress: progress.published)
-    with closing(holder_of("hub", "select from relaybox.fetch('billing', 1)")) as consumer, consumer.cursor() as cursor:
+    with holder_of("hub", "select from relaybox.fetch('billing', 1)") as consumer, consumer.cursor() as cursor:
         cursor.execute("select relaybox.nack('billing', 1, 'no')")
         world.transfer()
         assert world.payloads() == ["a", "b"]

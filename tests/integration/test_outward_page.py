@@ -77,7 +77,7 @@ def test_the_receiver_takes_the_messages_of_several_lanes(world: World, tmp_path
     monkeypatch.setenv(WHERE, SECRET)
     deliver(world, 40, senders=10)
     with receiver(tmp_path) as url:
-        sink = webhook(world, url, lanes=4, read_seconds=5, total_seconds=5, open_after_failures=1)
+        sink = webhook(world, url, lanes=4, read_seconds=60, total_seconds=60, open_after_failures=1)
         assert deliver_waiting(sink).delivered_count == 40
     with closing(sqlite3.connect(tmp_path / "received.db")) as database:
         assert database.execute("select count(*) from received").fetchone() == (40,)

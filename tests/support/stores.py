@@ -18,7 +18,9 @@ SETTINGS = {
     "track_commit_timestamp": "on",
     "shared_buffers": "64MB",
     "max_wal_size": "2GB",
+    "autovacuum_naptime": "24d",
 }
+"""Autovacuum is on, as a store wants it, and never has its turn: it would change pages, statistics and locks by chance."""
 
 
 @contextmanager

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psycopg2
 import yaml
+from psycopg2.extensions import TRANSACTION_STATUS_INERROR, TRANSACTION_STATUS_INTRANS
 
 from relaybox.hops.confirmations import SettleResult, settle_hop
 from relaybox.hops.runners import ThreadRunner
@@ -126,12 +127,15 @@ class World:
 
     @contextmanager
     def session(self, store: str = "airline", *, autocommit: bool = False) -> Iterator[Any]:
-        """A plain session of an application."""
+        """A plain session of an application. Its transaction has ended with the block: a busy server may notice later that a session did."""
         connection = psycopg2.connect(service=store, options=self.options)
         connection.autocommit = autocommit
         try:
             yield connection
         finally:
+            if connection.info.transaction_status in (TRANSACTION_STATUS_INTRANS, TRANSACTION_STATUS_INERROR):
+                with suppress(psycopg2.Error):  # the server has ended the session
+                    connection.rollback()
             connection.close()
 
     @contextmanager
