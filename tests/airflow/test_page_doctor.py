@@ -122,7 +122,7 @@ def test_a_store_is_examined_once_for_all_who_look(page: PageServer, monkeypatch
     page.page.state.gathering = StoreOverview()
     reports(page)
     reports(page)
-    assert len(examined) > 6
+    wait_until(lambda: len(examined) > 6, "the stores are examined again")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from relaybox.verification.route_verification import verify_route
 from tests.support.breaking import copy_first_slices, transfer_until
 from tests.support.cli import invoke
+from tests.support.patience import Deadline
 from tests.support.world import World, insert
 
 LEG_KEYS = {
@@ -319,12 +321,17 @@ def test_what_was_confirmed_and_is_gone_is_missing_and_not_in_flight(world: Worl
 def test_a_verification_beside_running_transfers_and_confirmations_finds_nothing_wrong(world: World) -> None:
     """Each ledger is read in one snapshot, in an order in which what is confirmed is there when it is looked for."""
     world.change_route(limits={"batch_rows": 16, "slice_rows": 8})
+    is_verified = threading.Event()
 
     def move() -> None:
-        for _ in range(12):
+        """Twelve times, and until two verifications were made meanwhile."""
+        deadline, moves = Deadline(60), 0
+        while moves < 12 or not is_verified.is_set():
+            assert not deadline.is_over()
             world.send_many(20)
             world.transfer_all()
             world.settle_all()
+            moves += 1
 
     with ThreadPoolExecutor(1) as mover:
         moving = mover.submit(move)
@@ -335,8 +342,9 @@ def test_a_verification_beside_running_transfers_and_confirmations_finds_nothing
                 (leg.name, leg.contradictions, leg.defects[:3]) for leg in verification.hops
             ]
             verifications += 1
+            if verifications == 2:
+                is_verified.set()
         moving.result()
-    assert verifications > 1
     assert verify_route(world.route).outcome == "delivered"
 
 

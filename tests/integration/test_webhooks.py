@@ -353,8 +353,15 @@ class Running:
 def test_while_the_endpoint_fails_one_lane_tries_one_message(world: World, here: Endpoint) -> None:
     """The others wait, also with many lanes: an endpoint that comes up is not flooded. Then each message is delivered."""
     deliver(world, 40, senders=8)
-    sink = webhook(world, here.url, lanes=4, open_after_failures=100)
-    here.answers.extend([answer(500)] * 4)  # one for each lane that is under way at first
+    sink = webhook(world, here.url, lanes=4, open_after_failures=100, read_seconds=60, total_seconds=60)
+    lanes = "select count(distinct relaybox_internal.lane_of('sender', 4, 's' || n, null)) from generate_series(1, 8) n"
+    all_lanes = threading.Barrier(world.value(STORE, lanes), timeout=patience(30))
+
+    def fail_together(handler) -> None:
+        all_lanes.wait()
+        answer(500)(handler)
+
+    here.answers.extend([fail_together] * all_lanes.parties)  # one for each lane that is under way at first
     here.always = answer(500)
     with Running(sink):
         wait_until(lambda: failing(world) != [] and len(here.requests) > 5, "the endpoint fails")
