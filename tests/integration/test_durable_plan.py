@@ -17,6 +17,8 @@ from tests.support.world import World, wait_until
 
 WAITING = "select pid from pg_stat_activity where wait_event = 'SyncRep' and application_name like '%% driver'"
 
+PROBE_WAITS = "select pid from pg_stat_activity where wait_event = 'SyncRep' and pid = %s"
+
 
 @pytest.fixture(params=["airline", "hub"])
 def dead_standby(world: World, request: pytest.FixtureRequest) -> Iterator[str]:
@@ -35,10 +37,25 @@ def _set_standby(world: World, store: str, names: str) -> None:
         cursor.execute("set synchronous_commit = local")
         cursor.execute(f"alter system set synchronous_standby_names = {names}")
         cursor.execute("select pg_reload_conf()")
-    wait_until(
-        lambda: world.value(store, "select current_setting('synchronous_standby_names')") == names.strip("'"),
-        "the setting is in force",
-    )
+    is_waited_for = names != "''"
+    wait_until(lambda: _commit_waits(world, store) == is_waited_for, "the setting is in force")
+
+
+def _commit_waits(world: World, store: str) -> bool:
+    """Whether a COMMIT waits for the standby: the checkpointer tells that to the others, some time after they have the setting."""
+    with world.session(store, autocommit=True) as connection, ThreadPoolExecutor(1) as pool:
+        pid, waits = connection.info.backend_pid, False
+        with connection.cursor() as cursor:
+            committed = pool.submit(cursor.execute, "select pg_logical_emit_message(true, 'probe', '')")
+
+            def has_ended() -> bool:
+                nonlocal waits
+                waits = waits or bool(world.query(store, f"select pg_cancel_backend(pid) from ({PROBE_WAITS}) w", pid))
+                return committed.done()
+
+            wait_until(has_ended, "the COMMIT of the probe ends")
+            committed.result()
+    return waits
 
 
 def _transfer_with_cancelled_wait(world: World, store: str) -> None:
