@@ -197,6 +197,9 @@ HOT: dict[str, tuple[str, str]] = {
     ),
     "retention": ("airline", "select * from relaybox_internal.drop_oldest_segment(null, 'test')"),
     "where it arrived": ("hub", "select * from relaybox_internal.trace_arrival('flights/1', 1, 0, 5)"),
+    "where, what became of it": ("hub", "select * from relaybox_internal.trace_delivery('flights/1', 5)"),
+    "where, what was derived from it": ("hub", "select * from relaybox_internal.trace_derived('flights', 5)"),
+    "where, its cause": ("airline", "select * from relaybox_internal.trace_cause(5)"),
     "publish": (
         "hub",
         (

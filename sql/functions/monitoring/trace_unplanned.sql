@@ -1,12 +1,15 @@
 -- The state of a row that no batch of a hop has: adopted, waiting, unrouted or retired, as
--- trace_reading() returns it. xid_ and topic_: of the row of the outbox.
+-- trace_reading() returns it. xid_ and topic_: of the row of the outbox. Planned with the seq, so that
+-- only its segment is looked at.
 create or replace function relaybox_internal.trace_unplanned(
     hop_ relaybox_internal.hop_out, reads bigint, xid_ xid8, topic_ text
 )
 returns text
-language sql stable
+language plpgsql stable
+set plan_cache_mode = force_custom_plan
 as $$
-    select case
+begin
+    return case
         when exists (
             select from relaybox_internal.generation g
             where g.hop = hop_.hop and g.adopted_seqs @> reads
@@ -23,5 +26,6 @@ as $$
                 else 'unrouted'
             end
         )
-    end
+    end;
+end
 $$;
