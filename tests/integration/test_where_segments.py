@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from relaybox.monitoring import message_search
 from relaybox.monitoring.message_trace import DeliveryState, HopStage, Trace, trace_message
 from relaybox.stores.sessions import StoreSession
 from tests.integration.derivation_steps import derive_all
@@ -30,16 +31,25 @@ Opened = dict[str, list[str]]
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
-    """Looks at the locks of each transaction that is rolled back, as `relaybox where` ends each of its statements."""
+    """Looks at the locks of each transaction before its end: `relaybox where` rolls back, or reads in a block that is a transaction."""
     found: Opened = {}
-    rollback = StoreSession.rollback
+    rollback, values = StoreSession.rollback, StoreSession.values
 
-    def looked_at(session: StoreSession) -> None:
+    def look(session: StoreSession) -> None:
         statement = f"{session.store}: {session.activity}"
-        found[statement] = max(found.get(statement, []), session.values(LOCKED_SEGMENTS), key=len)
+        found[statement] = max(found.get(statement, []), values(session, LOCKED_SEGMENTS), key=len)
+
+    def rolled_back(session: StoreSession) -> None:
+        look(session)
         rollback(session)
 
-    monkeypatch.setattr(StoreSession, "rollback", looked_at)
+    def searched(session: StoreSession, query: str, *arguments: object) -> list[object]:
+        answer = values(session, query, *arguments)
+        look(session)
+        return answer
+
+    monkeypatch.setattr(StoreSession, "rollback", rolled_back)
+    monkeypatch.setattr(StoreSession, "values", searched)
     return found
 
 
@@ -138,3 +148,28 @@ def test_a_message_that_no_batch_has_is_found_in_its_own_segment(
     world.send_many(10 * SEGMENTS, topic=topic)
     assert traced(world, ids(world)[54]).hops[0].stage == stage
     require_few(opened)
+
+
+def test_a_message_is_found_by_its_index_in_its_own_segment(
+    world: World, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the log where it arrived, and among the newest messages of the outbox, here the last 15."""
+    monkeypatch.setattr(message_search, "NEWEST_SEQS", 15)
+    world.cut_small_segments()
+    for _ in range(SEGMENTS):
+        world.send_many(10)
+        world.transfer_all()
+    (expected,) = world.query("hub", "select message_id::text from relaybox_internal.log where log_position = 55")[0]
+    assert message_search.find_messages([world.route], "UA", 55) == (UUID(expected),)
+    sent = (
+        "insert into relaybox.outbox (topic, sender, index, payload) values ('flights', 'DL', 3, 'm') returning message_id::text"
+    )
+    waiting = UUID(world.value("airline", sent))
+    assert message_search.find_messages([world.route], "DL", 3) == (waiting,)
+    searched = {statement: segments for statement, segments in opened.items() if "by its index" in statement}
+    assert set(searched) == {"airline: looking for a message by its index", "hub: looking for a message by its index"}
+    full = {f"{table}_s{number:06}" for table in ("outbox", "log_1") for number in range(SEGMENTS - 2)}
+    assert {store: full & set(segments) for store, segments in searched.items()} == {
+        "airline: looking for a message by its index": set(),
+        "hub: looking for a message by its index": {"log_1_s000005"},
+    }
