@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg2
 import pytest
 
+from relaybox.hops.confirmations import settle_hop
 from relaybox.stores.init.one_store import initialise_store
 from tests.support.cli import invoke
 from tests.support.world import World
@@ -56,6 +57,18 @@ def test_a_topic_that_the_file_names_no_more_is_carried_no_more(world: World) ->
     world.query("analytics", "select relaybox.subscribe('gates-again', 'gates')")
     world.settle_all()
     assert topics(world) == ["flights", "gates"]
+
+
+def test_a_driver_with_an_older_file_carries_no_topic_that_the_route_does_not_take(world: World) -> None:
+    """The owner has switched it off, and an init has read that: what consumers had asked for must not come."""
+    world.change_route(topics_by_subscription=True)
+    older = world.routes
+    world.query("analytics", "select relaybox.subscribe('billing', 'payroll')")
+    world.change_route()
+    for hop in reversed(older.hops):
+        settle_hop(older.route("flights"), hop, recorded_by="test")
+    assert topics(world) == ["flights"]
+    assert world.query("hub", "select topic from relaybox_internal.known_topics where topic = 'payroll'") == []
 
 
 def test_a_mistyped_topic_is_removed_by_naming_it_in_the_file_once(world: World) -> None:
