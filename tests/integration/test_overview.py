@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -84,11 +85,13 @@ def test_a_prepared_transaction_is_named_without_a_backend(world: World) -> None
 def test_messages_that_not_running_are_stuck_since_the_oldest(world: World, impatient: None) -> None:
     world.send("a", "b", "c")
     sent_at = world.value("airline", "select min(sent_at) from relaybox.outbox")
+    began = time.monotonic()
     finding = found(world)["not_running"]
+    took = timedelta(seconds=time.monotonic() - began)
     assert (finding.hop, finding.message_count, finding.run_helps) == ("flights/1", 3, True)
     assert finding.affected == ("flights/1", "flights/2")
     assert finding.since is not None
-    assert abs(finding.since - sent_at) < timedelta(seconds=5)
+    assert abs(finding.since - sent_at) <= took
 
 
 def test_a_driven_hop_that_misses_its_target_is_late(world: World) -> None:
