@@ -216,7 +216,7 @@ def test_a_sink_whose_settings_differ_says_so(world: World) -> None:
         with pytest.raises(errors.ConfigurationError) as refused:
             deliver_waiting(sink)
         assert everywhere(world, "changed", "webhook.billing", "r1") == refused.value.next_step
-        assert "webhook billing: relaybox.yaml has lanes 3, the store 1; 0 stream positions of r1 behind." in text("webhook")
+        assert "webhook billing: relaybox.yaml has lanes 3, the store 1; 0 stream positions behind." in text("webhook")
         webhook(world, here.url, stream="r1")
         no_problem(world)
 

@@ -63,13 +63,13 @@ def test_a_renamed_sink_of_kafka_goes_on_where_the_old_one_stands(world: World) 
         rename(world, "kafka", "warehouse", "lake")
         (said,) = said_by_init()
         assert "kafka lake is new, and its first run will begin at earliest of stream flights" in said
-        assert "kafka.warehouse reads the same stream, 2 stream positions of flights behind" in said
+        assert "kafka.warehouse reads the same stream, 2 stream positions behind" in said
         assert "no kafka.warehouse in store hub" in said
         assert f"{STORE}: kafka lake is new" in " ".join(invoke("init", STORE).stdout.split())
         ((severity, what, next_step),) = diagnose(STORE, "sinks")
         assert (severity, invoke("doctor", STORE).exit_code) == ("warning", 3)
         assert "Subscription kafka.warehouse belongs to no sink: relaybox.yaml has no kafka.warehouse in store hub" in what
-        assert "It is 2 stream positions of flights behind" in what
+        assert "It is 2 stream positions behind" in what
         assert CONTINUES.findall(next_step) == CONTINUES.findall(said) == ["6"]
         assert "select relaybox.unsubscribe('kafka.warehouse', 'REASON');" in next_step
 
@@ -122,7 +122,7 @@ def test_dead_letters_of_a_sink_that_ends_are_named_before_it_ends(world: World)
         (said,) = said_by_init()
         ((_, what, next_step),) = diagnose(STORE, "sinks")
         for text in (said, what):
-            assert "0 stream positions of flights behind, with 1 open dead letter" in text
+            assert "0 stream positions behind, with 1 open dead letter" in text
         for text in (said, next_step):
             assert f"Before it ends, redrive or drop its dead letters (docs/outward.md, {SECTION}): no other sink" in text
             assert f"run: {list_them}." in text
@@ -174,7 +174,7 @@ def test_a_sink_that_moved_to_another_store_leaves_its_subscription(world: World
     assert (severity, "Subscription kafka.warehouse belongs to no sink" in what) == ("warning", True)
     (said,) = said_by_init()
     assert f'kafka warehouse is in store analytics now, and begins there at start: "{start}" of relaybox.yaml: {meaning}.' in said
-    assert "kafka.warehouse stays in store hub, 0 stream positions of flights behind" in said
+    assert "kafka.warehouse stays in store hub, 0 stream positions behind" in said
     assert next_step == f"{said};"
     assert said_by_init("analytics") == []
     world.query(STORE, ENDS.findall(said)[0])

@@ -12,7 +12,7 @@ from relaybox.stores.opening import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Route, Store
-    from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.sessions.store_session import StoreSession
 
 NEWEST_SEQS = 1_000_000
 """A message that has not arrived at the first log is looked for among this many of the outbox's newest messages."""

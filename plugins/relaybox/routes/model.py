@@ -495,7 +495,7 @@ class Routes:
 
     @property
     def used_stores(self) -> tuple[Store, ...]:
-        """The stores that a route passes through. Another one may be prepared before its first route, or may keep what a route left there."""
+        """The stores that a route passes through. Another one may be prepared before its first route, or keep what a route left there."""
         used = {store for route in self.routes.values() for store in route.path}
         return tuple(store for store in self.stores.values() if store in used)
 

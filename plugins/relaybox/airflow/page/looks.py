@@ -126,7 +126,9 @@ class Looks:
         assert inquiry is not None  # noqa: S101  # a look is started with one
         with self._lock:
             late, hops, stores = frozenset(self._asked), dict(self._hops), dict(self._stores)
-        said = {store.name: stores[store.name][1] if store.name in stores else _no_word(store) for store in routes.stores.values()}
+        said = {
+            store.name: stores[store.name][1] if store.name in stores else _no_word(store) for store in routes.stores.values()
+        }
         shown = {
             hop.name: hops[hop.name][1]
             if hop.name in hops and hops[hop.name][1].hop == hop

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 def show_subscriptions(found: Sequence[SubscriptionStatus], problems: Sequence[ReaderProblem]) -> None:
     """One line per subscription; below the table what is wrong with them, and with readers that have none."""
-    wrong = {(one.store, one.subscription): one for one in problems}
+    wrong = {(one.store, one.subscription, one.stream): one for one in problems}
     numbers = ("lanes", "leased", "done", "last", "behind", "detached", "dead letters")
     table = new_table("store", "subscription", "stream", "topic", *numbers, "state", right=numbers)
     for one in found:
-        problem = wrong.get((one.store, one.subscription))
+        problem = wrong.get((one.store, one.subscription, one.stream))
         state = f"replay of {one.replay_of}" if one.replay_of else "replaying" if one.replaying else "live"
         if problem is not None and not one.replay_of:
             state = problem.state if state == "live" else f"{state}; {problem.state}"

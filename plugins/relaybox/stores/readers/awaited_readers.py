@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from relaybox.amounts import amount
@@ -108,8 +109,10 @@ def _subscribe_or_remove(
     if not is_open_elsewhere:
         return f"In store {store}, run: {subscribe} {remove}"
     end = f"select relaybox.unsubscribe('{subscription}', 'REASON');"
-    reads = f"Subscription {subscription} reads another stream, or one topic alone."
-    return f"{reads} In store {store}, run: {end} then run: {subscribe} {remove}"
+    reads = (
+        f"Subscription {subscription} reads another stream, or one topic alone. When it is 0 behind there, in store {store}, run:"
+    )
+    return f"{reads} {end} then run: {subscribe} {remove}"
 
 
 def _run_or_remove(command: str) -> str:
@@ -148,7 +151,7 @@ class UnsubscribedReader(NamedTuple):
     def end(self) -> str:
         """By whom, when and why the subscription to this stream was ended, and how far it was done."""
         by = f" by {self.ended_by}" if self.ended_by else ""
-        at = f" at {self.ended_at:%Y-%m-%d %H:%M:%S}" if self.ended_at else ""
+        at = f" at {self.ended_at.astimezone(UTC):%Y-%m-%d %H:%M:%S UTC}" if self.ended_at else ""
         why = f" ({self.reason})" if self.reason else ""
         done = "" if self.done_stream_position is None else f", done through stream position {self.done_stream_position:,}"
         return f"was ended{by}{at}{why}{done}"
@@ -157,11 +160,11 @@ class UnsubscribedReader(NamedTuple):
     def what(self) -> str:
         """As retention says it: the reader, and from which log position on something is kept for it."""
         state = (
-            "whose subscription to this stream was ended"
+            "whose subscription to this stream was ended, and which"
             if self.former == "ended"
-            else "which has not subscribed to this stream yet"
+            else "which has not subscribed to this stream yet and"
         )
-        return f"relaybox.yaml names {self.reader.name}, {state} and needs all from position {self.needs_from:,} on"
+        return f"relaybox.yaml names {self.reader.name}, {state} needs all from position {self.needs_from:,} on"
 
 
 class _Unsubscribed(NamedTuple):
@@ -273,6 +276,8 @@ def _choose_step(reader: NamedReader, found: _Unsubscribed) -> str:
             is_open_elsewhere=found.is_open_elsewhere,
         )
         return f"{_describe_rest(reader, found)}{step}"
+    if found.former == "ended" and reader.is_sink and found.done_stream_position is not None:
+        return f'To go on behind what it has done, first write start: "{found.next_stream_position}". {reader.next_step_if_ended}'
     return {
         "none": reader.next_step,
         "ended": reader.next_step_if_ended,

@@ -60,7 +60,7 @@ class SinkSubscription:
     @property
     def waiting(self) -> str:
         letters = f", with {amount(self.dead_letter_count, 'open dead letter')}" if self.dead_letter_count else ""
-        return f"{amount(self.waiting_count, 'stream position')} of {self.stream} behind{letters}"
+        return f"{amount(self.waiting_count, 'stream position')} behind{letters}"
 
     @property
     def dead_letters_first(self) -> str:

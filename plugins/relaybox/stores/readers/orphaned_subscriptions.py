@@ -76,7 +76,7 @@ class OrphanedSubscription:
             why = f"no route of relaybox.yaml fills stream {self.stream} in store {self.store}"
         return (
             f"Subscription {self.subscription} reads {source} and gets no new message: {why}. "
-            f"It is {amount(self.waiting_count, 'stream position')} of {self.stream} behind{f', and has {self.left}' if self.left else ''}."
+            f"It is {amount(self.waiting_count, 'stream position')} behind{f', and has {self.left}' if self.left else ''}."
         )
 
     @property
@@ -86,8 +86,8 @@ class OrphanedSubscription:
         if not self.elsewhere:
             return f"Give it a route again. Or, when {self._is_done}: {end}"
         missing = " ".join(map(self._keep, self.unkept))
-        first = f"Before retention drops what no subscription keeps, in store {self.store}, run: {missing} " if missing else ""
-        return f"{first}{self._go_on(end)}"
+        now = f"Before retention drops what no subscription keeps, in store {self.store}, run: {missing}" if missing else ""
+        return self._go_on(now, end)
 
     @property
     def _is_done(self) -> str:
@@ -103,16 +103,22 @@ class OrphanedSubscription:
         """Streams that bring its topic, or topics of its stream, and have no subscription that keeps them for it."""
         return tuple(stream for stream, keeper in self.keepers.items() if not keeper.is_made)
 
-    def _go_on(self, end: str) -> str:
+    def _go_on(self, now: str, end: str) -> str:
         if self.sink is not None:
             stream = next(iter(self.elsewhere))
             kept_by = self.keepers[stream].name
-            return f"Then: {continue_in_stream(self.sink, former=self.stream, stream=stream, keeper=kept_by)}."
+            going_on = continue_in_stream(self.sink, former=self.stream, stream=stream, keeper=kept_by)
+            return f"{now} Then: {going_on}." if now else f"To go on: {going_on}."
         names = " and ".join(keeper.name for keeper in self.keepers.values())
-        others = " That has other topics too." if self._keeps_whole_stream else ""
+        others = f" {names} has other topics too." if self._keeps_whole_stream else ""
+        steps = [
+            *([now] if now else []),
+            f"Let the workers of {self.subscription} read until {self._is_done}, and {names} from then on.",
+            f"Run: {end}",
+        ]
         return (
-            f"Stream positions of {self.stream} mean nothing in another stream. When {self._is_done}, let its workers read "
-            f"{names}, and run: {end}{others} {names} gets what {self.stream} delivered and the outbox still had again, with its "
+            f"{' '.join(f'({number}) {step}' for number, step in enumerate(steps, start=1))}{others} A stream position of {self.stream} is "
+            f"another message in another stream. Messages that {self.stream} delivered and the outbox still had come again, with their "
             f"message_id. To repeat less, and to keep the name: {SECTION}."
         )
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ class ProblemKind(StrEnum):
 
 @dataclass(frozen=True)
 class ReaderProblem:
-    """One reader, what is wrong with it, and what mends it.
+    """One reader, what is wrong with it, and what repairs it.
 
     Attributes:
         reader: as people call it: subscription billing, webhook orders, kafka warehouse, export lake, derivation delays.
@@ -48,7 +48,7 @@ class ReaderProblem:
         waiting_count: stream positions that are not acknowledged, of all topics of the stream; None: there is no subscription.
         state: in two or three words, for a table.
         what: sentences, with numbers.
-        next_step: the commands and statements that mend it.
+        next_step: the commands and statements that repair it.
         stops_settling: nothing more of a route is settled meanwhile (processed_by).
     """
 
@@ -84,6 +84,11 @@ def list_reader_problems(session: StoreSession, store: Store, routes: Routes) ->
     for problem in sorted(list_all_problems(session, store, routes), key=lambda one: order.index(one.kind)):
         # a subscription of processed_by that is missing in one stream may be open in another
         found.setdefault((problem.subscription, problem.stream if problem.stops_settling else ""), problem)
+    steps = {one.subscription: one.next_step for one in found.values() if one.stops_settling}
+    for key, problem in found.items():
+        if problem.kind is ProblemKind.ORPHANED and problem.subscription in steps:
+            # retention keeps the other stream for it under its own name: two ways to go on would contradict each other
+            found[key] = replace(problem, next_step=steps[problem.subscription])
     return tuple(sorted(found.values(), key=lambda one: (one.subscription, one.stream)))
 
 
@@ -96,7 +101,10 @@ def list_all_problems(session: StoreSession, store: Store, routes: Routes) -> li
         *map(_of_orphaned, list_orphaned_subscriptions(session, store, routes)),
         *map(_of_reduced, list_reduced_subscriptions(session, store, routes)),
         *(_of_sink(one, routes) for one in choose_orphaned(sinks, store, routes)),
-        *_of_unsubscribed(store.name, list_unsubscribed(session, named_readers(routes, store))),
+        *(
+            _after_former(problem, sinks, store, routes)
+            for problem in _of_unsubscribed(store.name, list_unsubscribed(session, named_readers(routes, store)))
+        ),
     ]
 
 
@@ -207,6 +215,19 @@ def _of_unsubscribed(store: str, found: Iterable[UnsubscribedReader]) -> Iterato
             one.next_step,
             stops_settling=reader.processed_by is not None,
         )
+
+
+def _after_former(problem: ReaderProblem, sinks: Sequence[SinkSubscription], store: Store, routes: Routes) -> ReaderProblem:
+    """The same; of a new sink that may be one of these by another name, with the start that goes on where that one stands."""
+    if problem.kind is not ProblemKind.AWAITED:
+        return problem
+    for sink in routes.sinks:
+        if (sink.store, sink.subscription) == (store, problem.subscription):
+            for former in choose_orphaned(sinks, store, routes):
+                if former.may_become(sink) and sink.start != str(former.next_stream_position):
+                    first = f'If it takes the place of {former.subscription}, first write start: "{former.next_stream_position}".'
+                    return replace(problem, next_step=f"{first} {problem.next_step}")
+    return problem
 
 
 def _describe_unsubscribed(reader: NamedReader, one: UnsubscribedReader, *, is_refused: bool) -> str:

@@ -58,7 +58,7 @@ class ReducedSubscription:
         )
         return (
             f"Subscription {self.subscription} reads all of stream {self.stream} and no longer gets {show_topics(self.topics)}: "
-            f"relaybox.yaml brings {now}. It is {amount(self.waiting_count, 'stream position')} of {self.stream} behind."
+            f"relaybox.yaml brings {now}. It is {amount(self.waiting_count, 'stream position')} behind."
         )
 
     @property
@@ -76,7 +76,7 @@ class ReducedSubscription:
         )
         keep = f"In store {self.store}, run: {' '.join(subscribe)}"
         end = " ".join(f"select relaybox.unsubscribe('{name}', 'REASON');" for name in names)
-        again = f"What {self.stream} delivered and the outbox still had comes again, with its message_id."
+        again = f"Messages that {self.stream} delivered and the outbox still had come again, with their message_id."
         if self.reader is None:
             return (
                 f"Before retention drops what no subscription keeps: {keep} Let its workers read {' and '.join(names)} beside it. {again} "
