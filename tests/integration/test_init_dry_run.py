@@ -37,7 +37,7 @@ def test_a_dry_run_of_the_first_init_makes_nothing(empty: World) -> None:
     said = " ".join(run.stdout.split())
     assert "flights/1 in registered, flights/2 out registered" in said
     assert said.count("functions: created") == len(STORES)
-    assert said.count("segments: those that the outbox needs then, after the rest") == len(STORES)
+    assert said.count("segments: those that the outbox lacks after these changes") == len(STORES)
     done = invoke("init")
     assert done.exit_code == 0
     made = " ".join(done.stdout.split())

@@ -213,10 +213,10 @@ def test_a_script_says_which_hops_in_use_it_removes(world: World, tmp_path: Path
     printed = init_by_script(tmp_path, "airline")
     assert "store airline: hops: cargo/1 out registered, flights/1 out removed\n" in printed
     assert re.search(
-        r"\nstore airline: hop flights/1: relaybox.yaml has had it since the init of 20.+ UTC by .+\. If this relaybox", printed
+        r"\nstore airline: hop flights/1: the relaybox.yaml of the init of 20.+ UTC by .+ has it\. If this relaybox", printed
     )
     again = init_by_script(tmp_path, "airline")
-    assert "has had it since" not in again
+    assert "the relaybox.yaml of the init" not in again
     assert "store airline: hops:" not in again
     world.path.write_text(newer)
     assert "store airline: hops: cargo/1 out removed, flights/1 out changed\n" in init_by_script(tmp_path, "airline")

@@ -128,11 +128,8 @@ def test_each_command_but_a_few_writes_json_and_its_document_is_known() -> None:
 def test_help_lists_every_command_and_the_exit_codes() -> None:
     help_ = " ".join(invoke("--help").stdout.split())
     assert all(f" {command[0]} " in help_ for command in COMMANDS)
-    assert (
-        "Exit codes: 0 success; 1 verify, verify-lake or payloads check found a defect, doctor an error, schemas a break, "
-        in help_
-    )
-    assert "or init --dry-run, reanchor or rebuild work; 2 wrong usage" in help_
+    assert "Exit codes: 0 done, and nothing is wrong 1 verify, verify-lake, payloads check: a defect. doctor: an error." in help_
+    assert "2 wrong usage or configuration. status: something needs a decision 3 verify" in help_
 
 
 def test_each_module_of_commands_is_in_one_section_of_the_help() -> None:

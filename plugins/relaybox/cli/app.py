@@ -116,12 +116,20 @@ app = typer.Typer(
         "`relaybox COMMAND --help` shows the options of a command, and examples."
     ),
     epilog=(
-        "Exit codes: 0 success; 1 verify, verify-lake or payloads check found a defect, doctor an error, schemas a break, "
-        "adopt --dry-run what is in the way, or init --dry-run, reanchor or rebuild work; "
-        "2 wrong usage or configuration, or status found a topic without a hop or a hop without a route; "
-        "3 verify found messages in flight or set aside and no defect, doctor warnings and no error, "
-        "or consume, webhook run or kafka run left messages unread; 4 failed, and a retry may succeed; "
-        "5 failed, and a retry fails again; 130 Ctrl-C."
+        "\b\n"
+        "Exit codes:\n"
+        "  0    done, and nothing is wrong\n"
+        "  1    verify, verify-lake, payloads check: a defect. doctor: an error.\n"
+        "       schemas: a version breaks the one before it. init --dry-run: an init\n"
+        "       would change something. adopt --dry-run: something is in the way.\n"
+        "       reanchor, rebuild without --reason: something is to do\n"
+        "  2    wrong usage or configuration. status: something needs a decision\n"
+        "  3    verify: messages are in flight or set aside, and no defect. doctor:\n"
+        "       warnings, and no error. consume, webhook run, kafka run: messages are\n"
+        "       left unread\n"
+        "  4    an error, and a retry may succeed\n"
+        "  5    an error, and a retry fails again\n"
+        "  130  Ctrl-C"
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,

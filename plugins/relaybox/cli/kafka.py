@@ -23,7 +23,7 @@ Name = Annotated[str, typer.Argument(metavar="SINK", help="Its name in relaybox.
 
 @commands.command("list")
 def list_(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the sinks of Kafka: how many messages wait, and since when an endpoint fails, why, and until when it is left alone.
+    """List the sinks of Kafka: how many messages wait, and since when an endpoint fails, why, and until when its sink pauses.
 
     \b
     Examples:

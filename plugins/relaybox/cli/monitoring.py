@@ -33,7 +33,14 @@ def status(
 ) -> None:
     """Show every hop: sent, received, lag, last batch, settled, R, UR and delivery mode; per route the product.
 
-    A store that does not answer hides no other hop; the exit code tells. Warnings are of all stores, also with ROUTE or HOP.
+    lag is the number of messages that are sent and not received, and the age of the oldest. settled is the position through
+    which the policy of the route holds. R and UR are the rates of the messages that are due: unique received / sent, and unique
+    received / all received. The last table is what the destination delivers of the log of each hop.
+
+    A store that does not answer hides no other hop. Warnings are of all stores, also with ROUTE or HOP.
+
+    Exit codes: 0 nothing is wrong; 2 something needs a decision, as the warnings say; 4 a store does not answer; 5 a store lost
+    history, a hop was retired, or messages are in no batch or in two.
 
     \b
     Examples:
@@ -60,13 +67,15 @@ def status(
 
 
 def _tell_problems(status: Status, *, debug: bool) -> ExitCode:
+    from relaybox.cli.terminal.tables import show_time
+
     found = {str(error): error for hop in status.hops for error in hop.errors}
     for error in found.values():
         tell(error, debug=debug)
     for topic in status.unrouted:
         print_text(
             f"warning: store {topic.store}: {amount(topic.message_count, 'message')} of topic {topic.topic}, which no hop reads, "
-            f"the oldest from {topic.first_sent_at:%Y-%m-%d %H:%M:%S}. {topic.next_step}",
+            f"the oldest from {show_time(topic.first_sent_at)}. {topic.next_step}",
             stderr=True,
         )
     for hop in status.orphaned_hops:
@@ -80,7 +89,7 @@ def _tell_problems(status: Status, *, debug: bool) -> ExitCode:
         waiting_count = amount(endpoint.waiting_count, "message waits", "messages wait")
         print_text(
             f"warning: store {endpoint.store}: endpoint {endpoint.endpoint} of subscription {endpoint.subscription} has taken no message "
-            f"since {endpoint.failing_since:%Y-%m-%d %H:%M:%S} ({amount(endpoint.failure_count, 'failed attempt')}, the newest: "
+            f"since {show_time(endpoint.failing_since)} ({amount(endpoint.failure_count, 'failed attempt')}, the newest: "
             f"{endpoint.reason}). {waiting_count}, and none is refused. {endpoint.next_step}",
             stderr=True,
         )
@@ -92,7 +101,7 @@ def _tell_problems(status: Status, *, debug: bool) -> ExitCode:
 def _what_to_do(hop: Backlog) -> str:
     if hop.in_use is not None:
         return f"It is in use: {hop.in_use}. {hop.in_use_next_step}"
-    return f"To move them, bring the route back and run: relaybox init. To give them up: relaybox retire {hop.hop}"
+    return f"To move them, bring the route back and run: relaybox init. To discard them: relaybox retire {hop.hop}"
 
 
 @commands.command()

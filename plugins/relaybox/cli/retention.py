@@ -32,16 +32,24 @@ def retention(
     stores: Annotated[
         list[str] | None, typer.Argument(metavar="[STORE]...", help="Only these stores.", show_default=False)
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what is kept, for whom, and what would go.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list what is kept, for which reader, and what a run would drop.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Drop segments of outboxes and logs that no hop and no subscription needs. Never drops single rows.
 
-    A segment goes when every hop has settled it, every subscription acknowledged it, nothing in it is held or an open dead
-    letter, and it is older than the replay window of relaybox.yaml; without a window everything is kept. The newest one stays.
-    Of a route with stopped_consumer: detach, what only stopped subscriptions need is then put into files by Spark.
-    Then files of large payloads are collected to which no message refers (section payloads), unless only some stores are named.
-    Can be interrupted, repeated, and run twice at once; what sessions hold is left for the next run.
+    A segment is dropped when every hop has settled it, every subscription has acknowledged it, no message in it is held or an
+    open dead letter, and it is older than the replay window of relaybox.yaml. Without a window everything is kept. The newest
+    segment is always kept, and so is the stream of a reader of relaybox.yaml that has not subscribed yet.
+
+    Then, for routes with stopped_consumer: detach, Spark puts segments that only stopped subscriptions need into files. Then
+    files of large payloads to which no message refers are collected (section payloads), unless you name stores.
+
+    Can be interrupted, repeated, and run twice at once. A segment that a session holds is left for the next run.
+
+    Columns of --dry-run: first kept is the seq of an outbox, or the log position of a log, with which the kept rows begin;
+    first needed by is the first of those that need the next segment. The lines below name all of them.
 
     \b
     Examples:
@@ -157,15 +165,15 @@ def attach(
         int | None,
         typer.Option("--segments", min=1, help="Number of segments, the newest first. Default: all.", show_default=False),
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove the files of what is back.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would come back.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the files of attached segments.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would come back.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring detached messages back into their log, at the same log positions, with Spark. Their consumers then continue.
 
-    Detached is what only stopped subscriptions need (stopped_consumer: detach). Count and content are verified before anyone can
-    read it. It stays for detach_after_seconds at least. The files stay until the segment goes again, unless --remove is given.
-    Can be interrupted, repeated, and run twice at once.
+    Retention detaches segments that only stopped subscriptions need (stopped_consumer: detach). An attached segment can be read
+    when its count and content are verified. It stays for detach_after_seconds at least. Its files stay until retention drops or
+    detaches the segment again, unless --remove is given. Can be interrupted, repeated, and run twice at once.
 
     \b
     Examples:
@@ -209,26 +217,35 @@ def _write_attached(store: Store, segments: Sequence[DetachedSegment]) -> None:
 def retire(
     context: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(metavar="[HOP|ROUTE]", help="What was taken out of relaybox.yaml.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="[HOP|ROUTE]",
+            help="The hop or route that was taken out of relaybox.yaml; with --topic, a route of the file.",
+            show_default=False,
+        ),
     ] = None,
     topic: Annotated[
         str | None,
         typer.Option(
-            "--topic", help="Only this topic: one that was taken out of a route, or that no route has had.", show_default=False
+            "--topic", help="Only this topic: it was taken out of the route, or no route has had it.", show_default=False
         ),
     ] = None,
     reason: Annotated[
-        str | None, typer.Option("--reason", help="Do it, and record why. Without it: only tell.", show_default=False)
+        str | None, typer.Option("--reason", help="Discard, and record why. Without it: only list.", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Discard the undelivered backlog of removed routes and topics, so that retention can drop it.
 
-    A route that is removed from the file stops, and its messages are kept. Run relaybox init before you retire it: a hop that
-    the newest init or a driver has in its relaybox.yaml is refused, since the file here may be older. A topic that is removed
-    from a route stays in the outbox, as far as it was not planned. With --reason this command gives them up and records why.
-    What arrived at a destination is not touched. Without a name: every hop that a store knows and the file has not. A retired
-    hop never comes back; a new route needs a new name. A topic may come back: it goes on with what commits after it was retired.
+    A route that is removed from the file stops, and its messages are kept. So are the messages of a removed topic that no batch
+    has. Without --reason this command only lists them. With --reason it discards them and records why. Messages that arrived at
+    a destination stay there.
+
+    Run relaybox init before you retire a route: a hop is refused if the newest init, or a driver since, has it in its
+    relaybox.yaml, because the file here may be older. A retired hop never comes back: a new route needs a new name. A retired
+    topic may come back: messages that are committed afterwards are moved.
+
+    Without a name the command lists all hops that a store knows and the file does not have, and topics that no hop reads.
 
     \b
     Examples:
@@ -318,7 +335,10 @@ def _retire_topic(settings: Settings, routes: Routes, name: str | None, topic: s
     from relaybox.retention.retiring import find_unrouted, retire_topic
 
     if name is None:
-        raise errors.ConfigurationError("a topic, and no route.", next_step="Name the route: relaybox retire ROUTE --topic TOPIC")
+        raise errors.ConfigurationError(
+            f"--topic {topic} needs a route.",
+            next_step="To list the topics that can be retired, with their routes, run: relaybox retire",
+        )
     hop = routes.route(name.partition("/")[0]).hops[0]
     if topic in hop.topics:
         raise errors.ConfigurationError(

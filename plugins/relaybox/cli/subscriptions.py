@@ -33,7 +33,9 @@ RoleName = Annotated[str, typer.Argument(metavar="ROLE", help="The database role
 def list_(context: typer.Context, store: OnlyStore = None, as_json: AsJson = False) -> None:
     """List the subscriptions of every store: cursor, lag, leased lanes and dead letters.
 
-    Below the table: those that get nothing, or less than they should, and readers of relaybox.yaml that have not subscribed.
+    leased is the number of lanes that a worker has. done is the stream position through which every lane has acknowledged, last
+    the newest one, behind the stream positions that are not acknowledged. Below the table are subscriptions that get nothing, or
+    less than they should, and readers of relaybox.yaml that have not subscribed.
 
     \b
     Examples:

@@ -23,7 +23,7 @@ Name = Annotated[str, typer.Argument(metavar="WEBHOOK", help="Its name in relayb
 
 @commands.command("list")
 def list_(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the webhooks: how many messages wait, and since when an endpoint fails, why, and until when it is left alone.
+    """List the webhooks: how many messages wait, and since when an endpoint fails, why, and until when its webhook pauses.
 
     \b
     Examples:

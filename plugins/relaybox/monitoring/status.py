@@ -5,7 +5,6 @@ A store that can't be asked hides nothing but itself: its hops are shown with wh
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -141,6 +140,9 @@ class RouteStatus:
     delivery: Delivery | None
 
 
+_LIST_TO_DISCARD = "They are kept meanwhile. To list the command that discards them, run: relaybox retire"
+
+
 @dataclass(frozen=True)
 class UnroutedTopic:
     """Committed messages of a topic that no hop of their store reads.
@@ -175,13 +177,10 @@ class UnroutedTopic:
             return (
                 f"Topic {self.topic} is in a route, and only what is sent at the store where a route begins is moved: {named}. "
                 f"Send there. Else to move these, add topic {self.topic} to a route that begins at {self.store} and run: relaybox init. "
-                f"To give them up: relaybox retire ROUTE --topic {shlex.quote(self.topic)}. They are kept meanwhile."
+                f"{_LIST_TO_DISCARD}"
             )
         correction = f"Did you mean topic {self.nearest}? Correct the producer. Else " if self.nearest else ""
-        text = (
-            f"{correction}to move them, add topic {self.topic} to a route in relaybox.yaml and run: relaybox init. "
-            f"To give them up: relaybox retire ROUTE --topic {shlex.quote(self.topic)}. They are kept meanwhile."
-        )
+        text = f"{correction}to move them, add topic {self.topic} to a route in relaybox.yaml and run: relaybox init. {_LIST_TO_DISCARD}"
         return text[0].upper() + text[1:]
 
 

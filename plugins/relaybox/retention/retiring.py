@@ -77,7 +77,7 @@ class RetiredHop(NamedTuple):
     def what(self) -> str:
         return (
             f"Hop {self.hop} of relaybox.yaml was retired by {self.retired_by} at {self.retired_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: "
-            f"{self.retired_reason}. It moves nothing, and what it had not moved is given up."
+            f"{self.retired_reason}. It moves nothing, and its undelivered messages were discarded."
         )
 
     @property

@@ -21,7 +21,7 @@ begin
         next_step := 'With the newest relaybox.yaml, ' || init;
     elsif hop_.removed_at is null then
         told := format(
-            'relaybox.yaml has had it since the init of %s by %s',
+            'the relaybox.yaml of the init of %s by %s has it',
             to_char(hop_.in_file_at at time zone 'UTC', pattern), hop_.in_file_by
         );
         next_step := 'If this relaybox.yaml is older, update it. '
@@ -34,7 +34,7 @@ begin
         told := format(
             'the init of %s by %s removed it, and a driver has moved it since (attempt %s, %s by %s)',
             to_char(hop_.removed_at at time zone 'UTC', pattern), hop_.removed_by, hop_.attempt,
-            coalesce(newest.began_at, 'unknown when'), coalesce(newest.recorded_by, 'unknown')
+            coalesce(newest.began_at, 'unknown time'), coalesce(newest.recorded_by, 'unknown')
         );
         next_step := 'If the relaybox.yaml of that driver is newer than this one, update this one and ' || init
             || '. Else update that of the driver, ' || init || ', and then relaybox retire again';

@@ -11,7 +11,7 @@ begin
                 to_char(hop_.retired_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC'),
                 hop_.retired_reason
             ),
-            hint = 'Nobody kept its messages. Give the route a new name.';
+            hint = 'Its undelivered messages were discarded. Give the route a new name.';
     end if;
 end
 $$;

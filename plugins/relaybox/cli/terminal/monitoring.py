@@ -91,15 +91,15 @@ def _show_accounts(console: Console, status: Status) -> None:
         for topic in hop.account or ():
             # what left this hop goes by the one that has its topic now, whose lag counts it
             unrouted_count = 0 if (hop.hop.source, topic.topic) in moved else topic.unrouted_count
-            if unrouted_count or topic.retired_count:
+            if unrouted_count:
                 unrouted = amount(unrouted_count, "message is unrouted", "messages are unrouted")
                 because = (
                     "the hop was retired" if hop.retired else "the topic was removed from the route before they were planned"
                 )
-                console.print(
-                    f"{hop.hop.name}: topic {topic.topic}: {unrouted}, because {because}; "
-                    f"{amount(topic.retired_count, 'is', 'are')} discarded on record"
-                )
+                console.print(f"{hop.hop.name}: topic {topic.topic}: {unrouted}, because {because}")
+            if topic.retired_count:
+                retired = amount(topic.retired_count, "message is discarded", "messages are discarded")
+                console.print(f"{hop.hop.name}: topic {topic.topic}: {retired} on record (relaybox retire)")
 
 
 def _show_adopted(console: Console, status: Status) -> None:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 def show_kept(found: StoreRetention) -> None:
     console = open_console()
-    table = new_table("kept in", "segments", "MB", "droppable", "from", "first needed by", right=("segments", "MB", "droppable"))
+    table = new_table(
+        "kept in", "segments", "MB", "droppable", "first kept", "first needed by", right=("segments", "MB", "droppable")
+    )
     for one in found.tables:
         table.add_row(
             f"{found.store}: {one.name}",
@@ -148,7 +150,7 @@ def show_left_behind(hops: Sequence[Backlog], routes: Routes) -> None:
     for hop in hops:
         table.add_row(
             hop.hop,
-            f"{hop.store} → {hop.destination}",
+            f"{hop.store} -> {hop.destination}",
             show_count(hop.unsettled_count),
             show_count(hop.waiting_count),
             show_time(hop.oldest_sent_at),

@@ -19,7 +19,8 @@ def show_initialised(stores: Sequence[StoreInitialised], *, done: bool) -> None:
     for store in stores:
         for hop in store.orphaned_hops:
             console.print(
-                f"{store.store}: hop {hop} is in no route any more; its undelivered messages are kept. See: relaybox retire {hop}"
+                f"{store.store}: hop {hop} is in no route any more. Its undelivered messages are kept. To count or discard them: relaybox "
+                f"retire {hop}"
             )
         for what in (*store.hops_in_use, *store.renamed_sinks, *store.orphaned_subscriptions):
             console.print(f"{store.store}: {what}")
@@ -40,7 +41,7 @@ def show_initialised(stores: Sequence[StoreInitialised], *, done: bool) -> None:
             "migrations": ", ".join(store.migrations),
             "functions": "" if not store.functions_renewed else "created" if store.is_new else "replaced",
             "roles": ", ".join(store.roles_created),
-            "segments": ", ".join(store.segments_made) if done else "those that the outbox needs then, after the rest",
+            "segments": ", ".join(store.segments_made) if done else "those that the outbox lacks after these changes",
             "hops": ", ".join(f"{hop} {what}" for hop, what in store.hops.items() if what != "unchanged"),
             "rights": f"{' and '.join(store.public_rights_revoked)} revoked from PUBLIC" if store.public_rights_revoked else "",
             "binding of senders to roles": "" if store.sender_binding == "unchanged" else store.sender_binding,

@@ -113,7 +113,7 @@ def check_name(examined: Examined) -> Iterator[Diagnosis]:
 
 
 def check_hops(examined: Examined) -> Iterator[Diagnosis]:
-    """The store knows its hops of relaybox.yaml, and no init with another file has removed one."""
+    """The store knows its hops of relaybox.yaml, no init with another file has removed one, and none was retired."""
     if not examined.server.has_schema:
         return
     missing: list[str] = []

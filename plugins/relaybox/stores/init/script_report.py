@@ -200,7 +200,8 @@ with pictures as (
         select string_agg(r.name, ' and ' order by r.name) from jsonb_array_elements_text(p.public_rights) r (name)
     ) || ' on the database. To revoke it, see docs/logins.md, Logins without a grant' from pictures p
     union all
-    select 13, 'hop ' || o.hop, 'is in no route any more; its undelivered messages are kept. See: relaybox retire ' || o.hop
+    select 13, 'hop ' || o.hop,
+        'is in no route any more. Its undelivered messages are kept. To count or discard them: relaybox retire ' || o.hop
     from relaybox_internal.hop_out o where o.hop <> all(%(hops)s::text[]) and o.retired_at is null
     union all
     select 15, 'hop ' || o.hop, u.told || '. {OLDER_FILE}'

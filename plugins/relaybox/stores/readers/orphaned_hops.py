@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from relaybox.stores.sessions.store_session import StoreSession
 
 
-OLDER_FILE = "If this relaybox.yaml is the older one, update it and run: relaybox init. Retire nothing before"
+OLDER_FILE = "If this relaybox.yaml is older, update it and run: relaybox init. Do not run relaybox retire before"
 """What an init says of a hop that was in use, and that its relaybox.yaml lacks."""
 
 
