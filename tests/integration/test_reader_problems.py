@@ -263,6 +263,22 @@ def test_a_sink_whose_subscription_was_ended_says_so(world: World) -> None:
         no_problem(world)
 
 
+def test_g7_what_came_since_a_sink_began_at_latest_is_kept_for_it(world: World) -> None:
+    """Between the end of its subscription and the next one: latest skips only what was there before it ran first."""
+    world.cut_small_segments()
+    write_routes(world, r1=["t"])
+    change_file(world, routes={"r1": {"topics": ["t"], "path": ["airline", STORE], "retention": {"replay_window_seconds": 0}}})
+    world.register()
+    with endpoint() as here:
+        deliver_waiting(webhook(world, here.url, stream="r1", start="latest"))
+        world.query(STORE, "select relaybox.unsubscribe('webhook.billing', 'more lanes')")
+        world.send_many(45, topic="t")
+        move(world, "r1")
+        kept = retain_store(world.routes.store(STORE), recorded_by="test", routes=world.routes).tables
+        (log,) = (table for table in kept if table.hop == "r1/1")
+        assert (log.dropped_count, log.holder_name) == (0, "webhook billing")
+
+
 def test_a_subscription_without_its_sink_is_named(world: World) -> None:
     """The sink has another name now: the old subscription keeps all that comes."""
     write_routes(world, r1=["t"])

@@ -190,6 +190,17 @@ def test_routes_may_share_topics_and_stores(tmp_path: Path) -> None:
     assert [hop.name for hop in routes.hops] == ["flights/1", "flights/2", "again/1"]
 
 
+def test_a_subscription_settles_routes_of_one_stream(tmp_path: Path) -> None:
+    """Its name is open in one stream of a store. At another store it may be named again."""
+    processed = "policy: processed, processed_by: [billing]"
+    first = f"  first: {{topics: [a], path: [airline, hub], {processed}}}\n"
+    load(tmp_path, f"{SMALLEST}{first}  other: {{topics: [b], path: [hub, airline], {processed}}}\n")
+    with pytest.raises(
+        ConfigurationError, match=r'routes.other.processed_by\[0\]: got "billing", which route first names at store hub'
+    ):
+        load(tmp_path, f"{SMALLEST}{first}  other: {{topics: [b], path: [airline, hub], {processed}}}\n")
+
+
 def test_unused_store_is_named_but_no_error(tmp_path: Path) -> None:
     """A store may be prepared before its first route."""
     routes = load(tmp_path, SMALLEST.replace("routes:", "  spare: {}\nroutes:"))

@@ -22,6 +22,7 @@ def route_contradictions(stores: Mapping[str, object], routes: Mapping[str, obje
             yield Problem((*location, "topics", index), text)
         yield from _processing_contradictions(location, route)
         yield from _open_topics_contradictions(location, route)
+    yield from _shared_subscriptions(routes)
 
 
 def _path_contradictions(location: Location, path: object, stores: Mapping[str, object]) -> Iterator[Problem]:
@@ -50,6 +51,25 @@ def _processing_contradictions(location: Location, route: object) -> Iterator[Pr
     for index, name, first in repeats(names):
         text = f"got {show(name)}, which is at [{first}] too; expected each subscription once"
         yield Problem((*location, "processed_by", index), text)
+
+
+def _shared_subscriptions(routes: Mapping[str, object]) -> Iterator[Problem]:
+    """A name is open in one stream of a store: of two routes with different streams that name it, one would never be settled."""
+    named: dict[tuple[str, str], tuple[str, object]] = {}
+    for route_name, route in routes.items():
+        path, names = member(route, "path"), member(route, "processed_by")
+        if not isinstance(path, list) or not path or not isinstance(path[-1], str) or not isinstance(names, list):
+            continue
+        stream = member(route, "stream") or route_name
+        for index, name in enumerate(names):
+            if isinstance(name, str):
+                first, other = named.setdefault((path[-1], name), (route_name, stream))
+                if other != stream:
+                    text = (
+                        f"got {show(name)}, which route {first} names at store {path[-1]} for stream {other}; expected another name: a "
+                        "subscription reads one stream"
+                    )
+                    yield Problem(("routes", route_name, "processed_by", index), text)
 
 
 def _open_topics_contradictions(location: Location, route: object) -> Iterator[Problem]:

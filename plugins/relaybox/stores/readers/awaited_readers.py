@@ -145,7 +145,8 @@ class UnsubscribedReader(NamedTuple):
         """Whether retention keeps the log for it."""
         if self.former == "ended" and self.reader.processed_by is None and not self.reader.is_sink:
             return False
-        return not self.reader.skips_kept
+        # latest skips what was there before it first subscribed, and nothing of what came since
+        return not self.reader.skips_kept or (self.former == "ended" and self.reader.is_sink)
 
     @property
     def end(self) -> str:
