@@ -149,7 +149,8 @@ def test_g7_what_a_sink_that_was_ended_had_yet_to_deliver_is_kept_while_the_file
     small.query("hub", "select relaybox.unsubscribe('kafka.warehouse', 'test')")
     kept = retain(small, "hub", "flights/1")
     assert (*result(kept), kept.holder) == (*KEPT, "awaited kafka warehouse")
-    assert kept.next_step == run_or_remove("kafka run warehouse --begin-anew")
+    where = 'To go on behind what it has done, first write start: "1".'
+    assert kept.next_step == f"{where} {run_or_remove('kafka run warehouse --begin-anew')}"
     rewrite(small, kafka={})
     assert retain(small, "hub", "flights/1").dropped_count == 4
 

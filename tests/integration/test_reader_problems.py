@@ -256,7 +256,7 @@ def test_a_sink_whose_subscription_was_ended_says_so(world: World) -> None:
         said = text("webhook")
         assert "not subscribed yet" not in said
         assert "(maintenance of invoices), done through stream position 0: its runs are refused and deliver nothing." in said
-        assert "Run: relaybox webhook run billing --begin-anew;" in next_step
+        assert 'first write start: "1". Run: relaybox webhook run billing --begin-anew;' in next_step
         assert invoke("status").exit_code == 2
         assert [severity for severity, _, _ in diagnose(STORE, "sinks")] == ["warning"]
         deliver_waiting(sink, begin_anew=True)
@@ -289,6 +289,35 @@ def test_a_subscription_without_its_sink_is_named(world: World) -> None:
     change_file(world, kafka={"lake": {**document["kafka"]["warehouse"], "start": "latest"}})
     everywhere(world, "without_sink", "kafka.warehouse", "r1")
     assert "not in relaybox.yaml" in text("subscriptions")
+    change_file(world, kafka={"lake": document["kafka"]["warehouse"]})
+    assert 'If it takes the place of kafka.warehouse, first write start: "1". Run: relaybox kafka run lake;' in text("kafka")
+
+
+def test_a_moved_subscription_of_processed_by_has_one_way_to_go_on(world: World) -> None:
+    """Both problems of it are shown, with the same steps: it reads the former stream to its end, and keeps its name."""
+    write_routes(world, r1=["t"])
+    world.query(STORE, "select relaybox.subscribe('x', 'r1')")
+    world.send_many(3, topic="t")
+    move(world, "r1")
+    write_routes(world, r2=["t"])
+    routes = yaml.safe_load(world.path.read_text())["routes"]
+    change_file(world, routes={"r2": {**routes["r2"], "policy": "processed", "processed_by": ["x"]}})
+    world.register()
+    orphaned, awaited = answered("status")["reader_problems"]
+    assert (orphaned["kind"], orphaned["stream"], awaited["kind"], awaited["stream"]) == ("orphaned", "r1", "awaited", "r2")
+    assert orphaned["next_step"] == awaited["next_step"]
+    assert (
+        "When it is 0 behind there, in store hub, run: select relaybox.unsubscribe('x', 'REASON'); then run:"
+        in awaited["next_step"]
+    )
+    said = text("subscriptions")
+    assert "r2.x" not in said
+    assert "gets nothing new" in said
+    assert "not subscribed yet" not in said
+    assert len(consume(world, STORE, "x")) == 3
+    for statement in STATEMENT.findall(awaited["next_step"]):
+        world.query(STORE, statement)
+    no_problem(world)
 
 
 def test_a_store_that_no_route_uses_any_more_is_asked_too(world: World) -> None:
