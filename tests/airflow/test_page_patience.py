@@ -195,6 +195,7 @@ def test_a_silent_store_delays_nothing_but_its_own_rows(
 
 def test_each_store_is_asked_in_one_session(page: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A look at everything, and one at the streams of the stores that have some."""
+    wait_until(lambda: not asking_threads(), "no look of an earlier test is under way", deadline_seconds=60)
     client, connect, opened = page.client("viewer"), psycopg2.connect, Counter[str]()
 
     def counted(**parameters: Any) -> Any:
@@ -213,6 +214,7 @@ def test_a_store_that_refuses_connections_is_asked_once_per_look(
     page: PageServer, link: UnwellLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A look has several steps, each with sessions of its own; pages that follow a look take its word for it."""
+    wait_until(lambda: not asking_threads(), "no look of an earlier test is under way", deadline_seconds=60)
     client, connect, refused = page.client("viewer"), psycopg2.connect, []
 
     def counted(**parameters: Any) -> Any:
