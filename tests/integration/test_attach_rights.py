@@ -14,7 +14,8 @@ import yaml
 from relaybox import errors
 from relaybox.retention.detaching import DetachedFile, DetachPart, attach_segments
 from relaybox.stores.binary_copy.log_rows import RowsDigest
-from relaybox.stores.init.one_store import ROLES, initialise_store
+from relaybox.stores.init.one_store import initialise_store
+from relaybox.stores.init.server import ROLES
 from relaybox.stores.schema.migrations import read_migrations
 from tests.integration.store_metrics import put_back
 from tests.integration.two_logs import fill_two_logs

@@ -17,7 +17,7 @@ from relaybox.hops.copying import SliceCopied, SliceJob
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import Cluster
-from relaybox.stores.init.one_store import CREATE_DATABASE
+from relaybox.stores.init.server import CREATE_DATABASE
 from tests.support.cli import Run, invoke, run, start
 from tests.support.database_dump import dump
 from tests.support.init_scripts import write_script

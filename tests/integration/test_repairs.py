@@ -14,7 +14,8 @@ import pytest
 
 from relaybox import errors
 from relaybox.local.clusters import Cluster, postgres_binaries
-from relaybox.stores.init.one_store import ROLES, StoreInitialised, init_transaction, initialise_store, make_way
+from relaybox.stores.init.one_store import StoreInitialised, init_transaction, initialise_store, make_way
+from relaybox.stores.init.server import ROLES
 from relaybox.stores.schema import object_defects
 from relaybox.stores.schema.functions import read_files
 from relaybox.stores.schema.object_defects import StoreDefects, find_defects

@@ -281,6 +281,6 @@ def _try(heading: str, right: str, statement: str, letters: Mapping[str, int]) -
 
 
 def test_every_role_of_the_store_has_a_column() -> None:
-    from relaybox.stores.init.one_store import ROLES as MADE_BY_INIT
+    from relaybox.stores.init.server import ROLES as MADE_BY_INIT
 
     assert set(MADE_BY_INIT) == set(re.findall(r"relaybox_\w+", " ".join(ROLES.values())))

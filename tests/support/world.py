@@ -18,7 +18,8 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.store_ids import StoreIds
 from relaybox.hops.transfer import TransferSummary, transfer_hop
 from relaybox.routes import Hop, Route, Routes, load_routes
-from relaybox.stores.init.one_store import SchemaApplied, apply_routes, initialise_store, record_server
+from relaybox.stores.init.one_store import SchemaApplied, apply_routes, initialise_store
+from relaybox.stores.init.server import record_server
 from relaybox.stores.sessions.store_session import StoreSession
 from tests.support.kept_sessions import kept_session
 from tests.support.patience import Deadline

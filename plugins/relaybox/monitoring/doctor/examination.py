@@ -12,7 +12,7 @@ from relaybox.monitoring.doctor.check import CheckSeverity, Diagnosis, Examined,
 from relaybox.monitoring.doctor.checks import CHECKS, CONNECTION, STORE_CLOCKS
 from relaybox.monitoring.doctor.clocks import ClockReading, compare_clocks, read_clock
 from relaybox.monitoring.doctor.record import read_record
-from relaybox.stores.init.one_store import ROLES
+from relaybox.stores.init.server import ROLES
 from relaybox.stores.opening import connect_store
 from relaybox.stores.parallel_reads.deadlines import Inquiry, ask_each, current_inquiry
 from relaybox.stores.schema.namespaces import IS_STORE

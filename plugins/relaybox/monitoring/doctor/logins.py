@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, notice, ok, warning
-from relaybox.stores.init.one_store import ROLES
+from relaybox.stores.init.server import ROLES
 
 
 class _Roles(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, ok
-from relaybox.stores.init.one_store import CREATE_DATABASE
+from relaybox.stores.init.server import CREATE_DATABASE
 
 OLDEST_VERSION = 140000
 

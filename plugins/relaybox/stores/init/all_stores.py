@@ -2,7 +2,7 @@
 
 1. Each store is locked against other inits, in the order of the names, so that two inits come one after the other.
 2. Each store is brought up to date in a transaction that is rolled back. An error in one of them ends the init: nothing has changed.
-3. Where the rules of a stream change, every store of it is held first: it decides nothing by either rules (init.one_store releases it).
+3. Where the rules of a stream change, every store of it is held first: it decides nothing by either rules (init.registration releases it).
    Otherwise an init that was killed between two stores could leave one that has delivered by the new rules and one by the old.
 4. Each store is brought up to date, in a transaction of its own; a short one after it makes outbox segments.
 """
@@ -20,13 +20,7 @@ from relaybox import errors
 from relaybox.failpoints import reach
 from relaybox.stores.init.event_triggers import naming_event_triggers
 from relaybox.stores.init.locks import OTHER_INIT_SECONDS, add_phases, init_is_held, lock_init, require_owner
-from relaybox.stores.init.one_store import (
-    StoreInitialised,
-    apply_routes,
-    apply_schema,
-    init_transaction,
-    initialise_store,
-)
+from relaybox.stores.init.one_store import StoreInitialised, apply_routes, apply_schema, init_transaction, initialise_store
 from relaybox.stores.schema.migrations import COMMAND_ROW, phases_migration
 from relaybox.stores.sessions.connections import connect
 from relaybox.stores.sessions.store_session import StoreSession

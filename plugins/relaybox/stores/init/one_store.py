@@ -1,4 +1,4 @@
-"""The schema of a store: tables, functions, views, grants from `sql/`, and the hops registered in it.
+"""`relaybox init` of one store: its tables, functions, views and grants from `sql/`, then what relaybox.yaml says (init.registration).
 
 Tables come from stores.schema.migrations. A function or view is replaced whenever its file changed (stores.schema.functions). All of it is
 one transaction, so a store is either as before or fully up to date.
@@ -7,19 +7,19 @@ Outbox segments are made after it, as before each transfer.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import psycopg2
 
 from relaybox import errors
-from relaybox.contracts.store_checks import write_store_checks
 from relaybox.stores.init.event_triggers import naming_event_triggers
 from relaybox.stores.init.locks import lock_init, refuse_older_code, require_owner, schema_is_held
+from relaybox.stores.init.registration import list_switches_kept_on, register_hops, renew_payload_checks, set_switches
 from relaybox.stores.init.revoked_rights import describe_revoked, list_granted_rights
+from relaybox.stores.init.server import check_server, create_roles, name_store, record_server
 from relaybox.stores.opening import connect_store
 from relaybox.stores.readers.changed_sinks import describe_changed
 from relaybox.stores.readers.orphaned_hops import compare_removed, describe_in_use, list_orphaned_hops, list_removed_hops
@@ -36,15 +36,11 @@ from relaybox.stores.schema.table_definitions import mend_tables
 from relaybox.stores.sessions.settings import LOCK_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
-    from relaybox.routes import Hop, Retention, Routes, Store
+    from relaybox.routes import Routes, Store
     from relaybox.stores.schema.statements import Statements
     from relaybox.stores.sessions.store_session import StoreSession
 
 SEGMENT_ROWS = 1_000_000
-CREATE_DATABASE = "create database NAME encoding 'UTF8' lc_collate 'C' lc_ctype 'C' template template0"
-"""Locale C goes with every encoding, so it can be run on each server, whatever the encoding of its other databases."""
-
-ROLES = ("relaybox_producer", "relaybox_consumer", "relaybox_reader", "relaybox_viewer", "relaybox_operator", "relaybox_driver")
 
 
 @dataclass(frozen=True)
@@ -247,7 +243,7 @@ def apply_routes(
         subscriptions,
         topics,
         approvals,
-        tuple(_switches_kept_on(session, store)),
+        tuple(list_switches_kept_on(session, store)),
         store.durability,
         applied.durability_changed,
         tuple(one.hop for one in orphaned_hops if one.retired_at is None),
@@ -260,292 +256,3 @@ def apply_routes(
         applied.differing,
         payload_checks,
     )
-
-
-def renew_payload_checks(session: Statements, store: Store, routes: Routes) -> Any:
-    """Has the store check messages by their schemas as relaybox.yaml says; returns what changed. The trigger comes after the commit.
-
-    Raises:
-        ConfigurationError: a schema can't be read or checked in SQL, or a version refuses what the one before it took.
-    """
-    return session.call("relaybox_internal.renew_payload_checks", write_store_checks(routes, store))
-
-
-def set_switches(session: Statements, store: Store) -> tuple[str, str, str, str]:
-    """Switches what the store binds or asks for on or off, as relaybox.yaml says; returns what it did, in words."""
-    return (
-        _switch(session, "relaybox_internal.bind_senders", asked=store.bind_senders),
-        _switch(session, "relaybox_internal.bind_subscriptions", asked=store.bind_subscriptions),
-        _switch(session, "relaybox_internal.bind_topics", asked=store.bind_topics),
-        _switch(session, "relaybox_internal.require_approvals", asked=store.require_approval),
-    )
-
-
-def _switch(session: Statements, function: str, *, asked: bool | None) -> str:
-    """Calls a function that switches a binding on or off; what it did, in words. Nothing is asked where the file has no such key."""
-    if asked is None:
-        return "unchanged"
-    is_switched = session.call(function, asked)
-    return ("switched on" if asked else "switched off") if is_switched else "unchanged"
-
-
-class _Switches(NamedTuple):
-    """What is on in a store, by the keys of relaybox.yaml."""
-
-    bind_senders: bool
-    bind_subscriptions: bool
-    bind_topics: bool
-    require_approval: bool
-
-
-def _switches_kept_on(session: StoreSession, store: Store) -> Iterator[str]:
-    """An owner who takes the key out of the file may expect that it is off now."""
-    recorded = session.row(
-        _Switches,
-        """
-        select o.relrowsecurity as bind_senders, s.bind_subscriptions, s.bind_topics, s.require_approval
-        from relaybox_internal.store s join pg_class o on o.oid = 'relaybox.outbox'::regclass
-        """,
-    )
-    for key, is_on in recorded._asdict().items():
-        if is_on and getattr(store, key) is None:
-            yield key
-
-
-def check_server(session: Statements, store: Store) -> None:
-    """Refuses a server or database that init cannot use, and a store of a newer version.
-
-    Raises:
-        StoreUnusable, SchemaTooNew: as initialise_store().
-    """
-    parameters = {
-        "service": store.service,
-        "asks_fsync": store.durability == "server",
-        "create_database": CREATE_DATABASE,
-    }
-    session.refuse(_SERVER_PROBLEMS, parameters, kind=errors.StoreUnusable)
-    session.when(f"select {IS_STORE}", do=lambda: _refuse_newer(session))
-
-
-_SERVER_PROBLEMS = """
-select string_agg(p.problem, ' ' order by p.number) as told, 'Then run: relaybox init' as next_step
-from (values
-    (1, pg_is_in_recovery(), 'it is a standby; Relaybox needs the primary. Point its libpq service to the primary.'),
-    (
-        2, current_setting('server_encoding') <> 'UTF8',
-        'its encoding is ' || current_setting('server_encoding') || ', which can''t be changed; as a login with createdb: '
-            || %(create_database)s || '; load a dump into it and correct dbname in section [' || %(service)s || '] of the service file.'
-    ),
-    (
-        3, %(asks_fsync)s and (current_setting('fsync'), current_setting('full_page_writes')) <> ('on', 'on'),
-        'fsync is ' || current_setting('fsync') || ' and full_page_writes is ' || current_setting('full_page_writes')
-            || '; set both to on: without them a crash loses confirmed messages. If a provider makes commits durable by other means, '
-            || 'say so in relaybox.yaml with durability: provider.'
-    ),
-    (
-        4, current_setting('server_version_num')::integer < 140000,
-        'it runs Postgres ' || current_setting('server_version_num')::integer / 10000 || '; 14 or newer is needed.'
-    )
-) p (number, holds, problem)
-where p.holds
-having count(*) > 0
-"""
-
-
-def _refuse_newer(session: Statements) -> None:
-    known = migrations.newest_migration().number
-    session.refuse(
-        """
-        select 'its schema is version ' || max(m.number) || %s as told,
-            'Install the newer Relaybox here; it was used on this store already.' as next_step
-        from relaybox.migration m having max(m.number) > %s
-        """,
-        *(f", this Relaybox knows version {known}.", known),
-        kind=errors.SchemaTooNew,
-    )
-
-
-def create_roles(session: Statements) -> tuple[str, ...]:
-    """Makes those of ROLES that the cluster does not have; returns them.
-
-    Raises:
-        StoreUnusable: roles are missing, and the login may not make them.
-    """
-    session.refuse(_MISSING_ROLES, list(ROLES), kind=errors.StoreUnusable)
-    created = [session.when(_LACKS_ROLE, role, do=functools.partial(_create_role, session, role)) for role in ROLES]
-    return tuple(role for role in created if role is not None)
-
-
-_LACKS_ROLE = "select not exists (select from pg_roles r where r.rolname = %s)"
-
-_MISSING_ROLES = """
-select 'roles are missing (' || string_agg(m.role, ', ' order by m.number) || '), and the login of init may not create roles.' as told,
-    'Have a login with createrole run: ' || string_agg('create role ' || m.role || ' nologin;', ' ' order by m.number)
-        || ' Then run: relaybox init' as next_step
-from unnest(%s::text[]) with ordinality m (role, number)
-where not exists (select from pg_roles r where r.rolname = m.role)
-    and not (select r.rolsuper or r.rolcreaterole from pg_roles r where r.rolname = current_user)
-having count(*) > 0
-"""
-
-
-def _create_role(session: Statements, role: str) -> str:
-    # roles belong to the cluster: another store of it may be making the same one now
-    session.execute(
-        f"do $$ begin create role {role} nologin; exception when duplicate_object or unique_violation then null; end $$"
-    )
-    return role
-
-
-def name_store(session: Statements, store: Store, segment_rows: int) -> None:
-    """Records the store's name and the rows of a segment.
-
-    Raises:
-        ConfigurationError: this database is another store already.
-    """
-    session.refuse(
-        """
-        select %(told)s || s.store || '.' as told, 'Correct the service file or the name in relaybox.yaml.' as next_step
-        from relaybox_internal.store s where s.store <> %(store)s
-        """,
-        {"told": f"the database behind service {store.service} is already store ", "store": store.name},
-        kind=errors.ConfigurationError,
-    )
-    session.execute(
-        """
-        insert into relaybox_internal.store (store, segment_rows)
-        select %s, %s where not exists (select from relaybox_internal.store)
-        """,
-        *(store.name, segment_rows),
-    )
-
-
-def record_server(session: Statements, store: Store) -> bool:
-    """Records how commits are durable, and whose transaction numbers the outbox carries; returns whether durability changed.
-
-    Later only reanchor and attest change whose numbers they are.
-    """
-    durability_changed = session.call("relaybox_internal.set_durability", store.durability, store.durability_reason)
-    session.execute(
-        """
-        update relaybox_internal.store set system_identifier = f.system_identifier, timeline = f.timeline
-        from relaybox_internal.cluster_fingerprint() f where store.system_identifier is null
-        """
-    )
-    return bool(durability_changed)
-
-
-def register_hops(session: Statements, store: Store, routes: Routes, recorded_by: str | None = None) -> dict[str, str]:
-    """Registers the hops that arrive in the store and leave it, and frees streams that an earlier init held; returns what it did.
-
-    Records as well which of the hops that leave the store are in the file, for who retires a hop; recorded_by as initialise_store().
-    """
-    done = {f"{hop.name} in": _register_hop_in(session, hop) for hop in routes.hops if hop.destination == store}
-    done |= {f"{hop.name} out": _register_hop_out(session, hop) for hop in routes.hops if hop.source == store}
-    session.call("relaybox_internal.record_hops_of_file", [hop.name for hop in routes.hops if hop.source == store], recorded_by)
-    _release_topics(session, [hop for hop in routes.hops if hop.destination == store])
-    session.execute("update relaybox_internal.stream set rules_pending = false where rules_pending")
-    return done
-
-
-def _release_topics(session: Statements, hops: Sequence[Hop]) -> None:
-    """Records that a stream no longer carries what no route of the file gives it: a subscription by topic finds the stream that does.
-
-    Args:
-        session: the session.
-        hops: all that arrive in the store.
-    """
-    carried = [(hop.stream, topic) for hop in hops for topic in hop.topics]
-    session.execute(
-        """
-        update relaybox_internal.stream_topic k set
-            carried_by = 'nobody', left_after_subscription = (select max(n.subscription_id) from relaybox_internal.subscription n)
-        from relaybox_internal.stream s
-        where s.stream_id = k.stream_id and k.carried_by = 'file' and not exists (
-            select from unnest(%s::text[], %s::text[]) c (stream, topic) where c.stream = s.stream and c.topic = k.topic
-        )
-        """,
-        [stream for stream, _ in carried],
-        [topic for _, topic in carried],
-    )
-
-
-def _register_hop_in(session: Statements, hop: Hop) -> str:
-    registered = session.value("select registered from relaybox_internal.register_hop_in(%s, %s)", hop.name, hop.source.name)
-    stream = session.call(
-        "relaybox_internal.register_stream",
-        *(hop.name, hop.stream, hop.origin.name, hop.order, hop.message_id_window),
-        *(hop.limits.holdback_rows, hop.limits.fragments),
-    )
-    kept = _keep_log(session, hop.name, hop.log_retention)
-    session.execute(
-        """
-        update relaybox_internal.stream set topics_by_subscription = %(asked)s
-        where stream = %(stream)s and topics_by_subscription <> %(asked)s
-        """,
-        {"asked": hop.topics_by_subscription, "stream": hop.stream},
-    )
-    session.call("relaybox_internal.register_topics", hop.stream, list(hop.topics))
-    return "registered" if registered else "changed" if kept else str(stream)
-
-
-def _register_hop_out(session: Statements, hop: Hop) -> str:
-    registered = session.value(
-        """
-        select relaybox_internal.register_hop_out(%(hop)s, %(destination)s, %(upstream)s, t.topics, %(policy)s, %(processed_by)s)
-        from (
-            select case
-                when s.topics <@ %(topics)s::text[] then %(topics)s::text[]
-                else array(
-                    select u.topic from unnest(%(topics)s::text[] || s.topics) u (topic) group by u.topic order by u.topic collate "C"
-                )
-            end as topics
-            from (
-                select coalesce(relaybox_internal.keep_subscribed_topics(%(hop)s, %(topics)s, %(by_subscription)s), '{}') as topics
-            ) s
-            offset 0
-        ) t
-        """,
-        {
-            "hop": hop.name,
-            "destination": hop.destination.name,
-            "upstream": hop.upstream,
-            "topics": list(hop.topics),
-            "policy": hop.policy,
-            "processed_by": list(hop.processed_by) or None,
-            "by_subscription": hop.topics_by_subscription,
-        },
-    )
-    kept = _keep_outbox(session, hop.name, hop.outbox_retention)
-    return "changed" if kept and registered == "unchanged" else str(registered)
-
-
-def _keep_outbox(session: Statements, hop: str, retention: Retention) -> bool:
-    """Writes down how long what a hop reads is kept; tells whether that is new."""
-    kept = (retention.replay_window_seconds, retention.stopped_consumer)
-    changed = session.execute(
-        """
-        update relaybox_internal.hop_out set replay_window_seconds = %s, stopped_consumer = %s
-        where hop = %s and (replay_window_seconds, stopped_consumer) is distinct from (%s::bigint, %s)
-        """,
-        *(*kept, hop, *kept),
-    )
-    return changed > 0
-
-
-def _keep_log(session: Statements, hop: str, retention: Retention) -> bool:
-    """The same of a hop's log, which may be detached too."""
-    kept = (
-        *(retention.replay_window_seconds, retention.stopped_consumer),
-        *(retention.detach_after_seconds, retention.detach_to),
-    )
-    changed = session.execute(
-        """
-        update relaybox_internal.hop_in
-        set replay_window_seconds = %s, stopped_consumer = %s, detach_after_seconds = %s, detach_to = %s
-        where hop = %s and (replay_window_seconds, stopped_consumer, detach_after_seconds, detach_to)
-            is distinct from (%s::bigint, %s, %s::bigint, %s)
-        """,
-        *(*kept, hop, *kept),
-    )
-    return changed > 0

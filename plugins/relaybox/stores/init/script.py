@@ -17,20 +17,11 @@ from relaybox.stores.init.locks import (
     add_phases,
     lock_init,
 )
-from relaybox.stores.init.one_store import (
-    ROLES,
-    SEGMENT_ROWS,
-    check_server,
-    create_roles,
-    make_way,
-    name_store,
-    record_server,
-    register_hops,
-    renew_payload_checks,
-    set_switches,
-)
+from relaybox.stores.init.one_store import SEGMENT_ROWS, make_way
 from relaybox.stores.init.psql_script import Script, identifier
+from relaybox.stores.init.registration import register_hops, renew_payload_checks, set_switches
 from relaybox.stores.init.script_report import ask_report, take_picture, take_roles
+from relaybox.stores.init.server import ROLES, check_server, create_roles, name_store, record_server
 from relaybox.stores.schema.functions import renew_functions
 from relaybox.stores.schema.migrations import (
     COMMAND_ROW,
