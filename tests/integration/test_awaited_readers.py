@@ -102,6 +102,31 @@ def test_retention_names_the_awaited_subscription_and_what_ends_that(small: Worl
     assert retain(small, "analytics", "flights/2").dropped_count == 4, "the name is out of the file"
 
 
+@pytest.mark.parametrize(
+    ("keys", "before", "after"),
+    [
+        ({"retention": {"replay_window_seconds": 0}}, "newest flights/2", "awaited subscription ghost"),
+        ({}, "newest flights/2", "window flights/2"),
+        ({"retention": {"replay_window_seconds": 0}, "message_id_window": 100}, "deduplication flights", "deduplication flights"),
+    ],
+    ids=["none", "window", "deduplication"],
+)
+def test_retention_names_first_who_needs_more_than_an_awaited_reader(
+    small: World, keys: dict[str, Any], before: str, after: str
+) -> None:
+    """A run as a dry run, before the first message and after some; and the run says each time that ghost is awaited."""
+    small.change_route(**keys, policy="processed", processed_by=["ghost"])
+    at = small.routes.store("analytics")
+    for count, holder in ((0, before), (COUNT, after)):
+        move(small, count)
+        kept = retain(small, "analytics", "flights/2")
+        tables = read_retention(at, named_readers(small.routes, at)).tables
+        first = next(table for table in tables if table.hop == "flights/2").holders[0]
+        assert (kept.holder, kept.needs_from) == (f"{first.kind} {first.name}", first.needs_from)
+        assert (*result(kept), kept.holder) == (*KEPT, holder)
+        assert (kept.awaited or "").startswith("relaybox.yaml names subscription ghost")
+
+
 def test_a_subscription_to_another_stream_is_not_the_one_that_is_awaited(small: World) -> None:
     """Open or ended. The one that is awaited must be open: one that was ended is awaited again (test_reader_problems.py)."""
     other = {"topics": ["orders"], "path": ["airline", "analytics"]}

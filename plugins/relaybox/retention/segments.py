@@ -293,7 +293,7 @@ def retain_store(
         retained = [_drop_of(session, _OUTBOX, recorded_by, patience_seconds)]
         for log in session.rows(_OldestSegment, "select * from relaybox_internal.oldest_log_segments()"):
             if log.log_id in awaited:
-                retained.append(_retained_for(session, log.hop, awaited[log.log_id]))
+                retained.append(_retained_for(log, awaited[log.log_id]))
             elif log.segment is None:
                 retained.append(TableRetained(log.hop, 0, 0, "none", None, None))
             elif log.holder is not None:
@@ -343,29 +343,15 @@ class DropAnswer(NamedTuple):
     needs_from: int | None
 
 
-def _retained_for(session: StoreSession, hop: str | None, awaited: AwaitedLog) -> TableRetained:
+def _retained_for(log: _OldestSegment, awaited: AwaitedLog) -> TableRetained:
     """Nothing was dropped: the store itself would not keep it for a reader that it does not know.
 
     Who needs an earlier row comes first, as in read_retention(): without a replay window everything is kept.
     """
-    first = session.row_if_any(_FirstHolder, _FIRST_HOLDER, {"log_id": awaited.log_id, "before": awaited.needs_from})
-    holder, needs_from = first or (f"awaited {awaited.reader}", awaited.needs_from)
-    return TableRetained(hop, 0, 0, "kept", holder, needs_from, awaited=awaited.what, next_step=awaited.next_step)
-
-
-class _FirstHolder(NamedTuple):
-    """`holder`: kind and name."""
-
-    holder: str
-    needs_from: int
-
-
-_FIRST_HOLDER = """
-select format('%%s %%s', h.kind, h.holder) as holder, h.needs_from from relaybox_internal.holders(%(log_id)s) h
-where h.needs_from < %(before)s
-order by h.needs_from, h.kind
-limit 1
-"""
+    holder, needs_from = f"awaited {awaited.reader}", awaited.needs_from
+    if log.needs_from is not None and log.needs_from < awaited.needs_from:
+        holder, needs_from = str(log.holder), log.needs_from
+    return TableRetained(log.hop, 0, 0, "kept", holder, needs_from, awaited=awaited.what, next_step=awaited.next_step)
 
 
 def _drop_of(session: StoreSession, table: _Table, recorded_by: str, patience_seconds: float) -> TableRetained:
