@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from relaybox import errors
-from relaybox.retention.detaching import DetachedFile, DetachPart, attach_segments
+from relaybox.retention.attaching import attach_segments
+from relaybox.retention.segment_archive import DetachedFile, DetachPart
 from relaybox.stores.binary_copy.log_rows import RowsDigest
 from relaybox.stores.init.one_store import initialise_store
 from relaybox.stores.init.server import ROLES

@@ -21,15 +21,10 @@ from relaybox.errors import FilesFailed
 from relaybox.failpoints import DETACH_FAILPOINTS
 from relaybox.monitoring.message_trace import HopStage, trace_message
 from relaybox.monitoring.overview import read_overview
-from relaybox.retention.detaching import (
-    DetachedFile,
-    DetachPart,
-    StoreDetached,
-    attach_segments,
-    detach_segments,
-    has_detach_work,
-    list_detached,
-)
+from relaybox.retention.attaching import attach_segments
+from relaybox.retention.detached_segments import list_detached
+from relaybox.retention.detaching import StoreDetached, detach_segments, has_detach_work
+from relaybox.retention.segment_archive import DetachedFile, DetachPart
 from relaybox.retention.segments import TableRetained, read_retention, retain_store
 from relaybox.spark.archive import SparkArchive
 from relaybox.spark.comparison_runner import SparkComparisonRunner

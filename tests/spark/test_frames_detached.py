@@ -19,7 +19,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from relaybox import errors
-from relaybox.retention.detaching import attach_segments, detach_segments, list_detached
+from relaybox.retention.attaching import attach_segments
+from relaybox.retention.detached_segments import list_detached
+from relaybox.retention.detaching import detach_segments
 from relaybox.retention.segments import retain_store
 from relaybox.spark.archive import SparkArchive
 from relaybox.spark.frames.arrow_copy import read_messages

@@ -30,7 +30,7 @@ rows = sum(batch.num_rows for batch in read_messages({STORE!r}, {STREAM!r}, 1, C
 """
 FROM_FILES = f"""
 import numpy as np
-from relaybox.retention.detaching import DetachedFile
+from relaybox.retention.segment_archive import DetachedFile
 from relaybox.spark.frames.detached_rows import DetachedRows, DetachedSegmentFiles
 segment = DetachedSegmentFiles({STORE!r}, "flights/1", "DIRECTORY", {MESSAGES}, None)
 reading, rows = DetachedRows(segment, ["payload"]), 0

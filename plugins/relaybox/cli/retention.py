@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from relaybox.payloads.collecting import PlaceCollected
-    from relaybox.retention.detaching import DetachedSegment, SegmentArchive, StoreDetached
+    from relaybox.retention.detached_segments import DetachedSegment
+    from relaybox.retention.detaching import StoreDetached
     from relaybox.retention.retiring import Backlog
+    from relaybox.retention.segment_archive import SegmentArchive
     from relaybox.retention.segments import StoreRetained
     from relaybox.routes import Routes, Store
 
@@ -183,7 +185,8 @@ def attach(
     """
     from relaybox.cli.spark import spark_archive
     from relaybox.cli.terminal.retention import show_attached, show_attaching
-    from relaybox.retention.detaching import attach_segments, list_detached
+    from relaybox.retention.attaching import attach_segments
+    from relaybox.retention.detached_segments import list_detached
 
     settings: Settings = context.obj
     at = settings.load_routes().store(store)

@@ -12,7 +12,7 @@ from relaybox import errors
 from relaybox.spark.driver_options import driver_java_options
 
 if TYPE_CHECKING:
-    from relaybox.retention.detaching import SegmentArchive
+    from relaybox.retention.segment_archive import SegmentArchive
     from relaybox.spark.tasks import TaskSession
     from relaybox.verification.comparison_runners import ComparisonRunner
 

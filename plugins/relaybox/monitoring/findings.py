@@ -20,7 +20,7 @@ from relaybox.monitoring.store_findings import (
 if TYPE_CHECKING:
     from relaybox.monitoring.blockers import StoreBlockers
     from relaybox.monitoring.status import Status
-    from relaybox.retention.detaching import DetachedLog
+    from relaybox.retention.detached_segments import DetachedLog
     from relaybox.routes import Routes
     from relaybox.stores.readers.orphaned_hops import OrphanedHop
 

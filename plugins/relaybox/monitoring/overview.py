@@ -12,7 +12,7 @@ from relaybox.monitoring.finding import Finding
 from relaybox.monitoring.findings import find_blockers
 from relaybox.monitoring.status import HopStatus, Status, hop_status, status_of
 from relaybox.monitoring.store_readings import StoreReading, start_reading
-from relaybox.retention.detaching import DetachedLog, list_detached_logs
+from relaybox.retention.detached_segments import DetachedLog, list_detached_logs
 from relaybox.stores.opening import store_session
 from relaybox.stores.parallel_reads.exchange import Readings
 from relaybox.stores.readers.orphaned_hops import OrphanedHop, list_orphaned_hops

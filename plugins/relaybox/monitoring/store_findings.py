@@ -13,7 +13,7 @@ from relaybox.monitoring.finding import Finding, Severity
 if TYPE_CHECKING:
     from relaybox.monitoring.blockers import Blocker, StoreBlockers
     from relaybox.monitoring.status import Status
-    from relaybox.retention.detaching import DetachedLog
+    from relaybox.retention.detached_segments import DetachedLog
     from relaybox.routes import Routes
     from relaybox.stores.readers.orphaned_hops import OrphanedHop
     from relaybox.stores.readers.reader_problems import ReaderProblem

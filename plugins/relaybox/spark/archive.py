@@ -17,7 +17,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from psycopg2 import sql
 
 from relaybox import errors
-from relaybox.retention.detaching import DetachedFile
+from relaybox.retention.segment_archive import DetachedFile
 from relaybox.spark.failures import SPARK_ERRORS, failure_line
 from relaybox.stores.binary_copy.log_rows import (
     BIGINT,
@@ -42,7 +42,7 @@ from relaybox.stores.sessions.store_session import StoreSession
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from relaybox.retention.detaching import DetachPart
+    from relaybox.retention.segment_archive import DetachPart
     from relaybox.spark.tasks import TaskSession
 
 ROWS_PER_TASK = 100_000
@@ -92,7 +92,7 @@ _SETTINGS = {
 
 
 class SparkArchive:
-    """Writes and reads in a session of the caller's; see relaybox.retention.detaching.SegmentArchive."""
+    """Writes and reads in a session of the caller's; see relaybox.retention.segment_archive.SegmentArchive."""
 
     def __init__(self, session: TaskSession) -> None:
         self._session = session

@@ -13,7 +13,8 @@ from relaybox.cli.terminal.tables import new_table, open_console, show_count, sh
 from relaybox.retention.retiring import find_unrouted
 
 if TYPE_CHECKING:
-    from relaybox.retention.detaching import DetachedSegment, StoreDetached
+    from relaybox.retention.detached_segments import DetachedSegment
+    from relaybox.retention.detaching import StoreDetached
     from relaybox.retention.retiring import Backlog, UnroutedBacklog
     from relaybox.retention.segments import Holder, StoreRetained, StoreRetention, TableRetained, TableRetention
     from relaybox.routes import Hop, Route, Routes, Store

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from relaybox.retention.detaching import DetachedFile
+from relaybox.retention.segment_archive import DetachedFile
 from relaybox.spark.frames.adbc_sessions import adbc_errors, quote_text
 from relaybox.spark.frames.columns import COLUMNS, arrow_schema
 from relaybox.spark.frames.detached_rows import DetachedRows, DetachedSegmentFiles, gone

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 from pyarrow import fs
 
 from relaybox.errors import ConfigurationError, ContentDiffers, FilesFailed
-from relaybox.retention.detaching import DetachedFile
+from relaybox.retention.segment_archive import DetachedFile
 
 LOG_POSITION = "log_position"
 _OLD_POSITION = "position"
