@@ -4,21 +4,21 @@
 -- takes back is revoked by its migration. What other owners have in these schemas is left alone.
 do $$
 declare
-    mending text;
+    repair text;
 begin
     -- owners first: the rights on an object change with its owner
-    for mending in
+    for repair in
         select d.statement from relaybox_internal.list_right_defects() d
         where d.kind = 'owner' and d.is_mendable
     loop
-        execute mending;
+        execute repair;
     end loop;
-    for mending in
+    for repair in
         select d.statement from relaybox_internal.list_right_defects() d
         where d.kind <> 'owner' and d.is_mendable
     loop
         begin
-            execute mending;
+            execute repair;
         exception when undefined_table then
             null; -- retention has dropped the segment since it was listed
         end;
@@ -28,14 +28,14 @@ begin
         select from pg_database d
         where d.datname = current_database() and pg_has_role(d.datdba, 'usage')
     ) then
-        for mending in
+        for repair in
             select format(
                 'grant %s on database %I to %I', w.privilege, current_database(), w.grantee
             )
             from relaybox_internal.list_role_rights() w
             where w.kind = 'database'
         loop
-            execute mending;
+            execute repair;
         end loop;
     end if;
 end

@@ -76,7 +76,7 @@ def test_credentials_that_change_in_mid_batch_cost_a_retry_at_most(
     connected: World, login: RotatingLogin, change: str, moment: str
 ) -> None:
     """Each error on the way is one that Airflow retries; then all that was sent has arrived, once, and is confirmed."""
-    strike, mend = CHANGES[change]
+    strike, repair = CHANGES[change]
     struck: list[Progress] = []
 
     def on_progress(progress: Progress) -> None:
@@ -90,10 +90,10 @@ def test_credentials_that_change_in_mid_batch_cost_a_retry_at_most(
         try:
             transfer_hop(hop, ThreadRunner(2), recorded_by="test", progress=on_progress)
         except errors.Transient:
-            mend(login)
+            repair(login)
         else:
             assert change not in ("rotated_and_ended", "locked_out")
-            mend(login)
+            repair(login)
         transfer_hop(hop, ThreadRunner(2), recorded_by="test")
     assert len(struck) == 1
     connected.transfer_all()

@@ -287,11 +287,11 @@ def test_who_waits_for_a_first_answer_waits_no_longer_than_the_deadline(monkeypa
 def test_an_error_is_told_to_who_waited_and_then_asked_about_anew() -> None:
     started: list[Future[str]] = [Future(), Future()]
     started[0].set_exception(ValueError("broken"))
-    started[1].set_result("mended")
+    started[1].set_result("repaired")
     kept = KeptAnswer(iter(started).__next__)
     with pytest.raises(ValueError, match="broken"):
         asyncio.run(kept.get())
-    assert asyncio.run(kept.get()).answer == "mended"
+    assert asyncio.run(kept.get()).answer == "repaired"
 
 
 def test_one_request_computes_at_a_time_and_those_that_wait_for_stores_are_not_in_the_way() -> None:

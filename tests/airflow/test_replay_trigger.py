@@ -103,10 +103,10 @@ def test_a_store_that_ends_the_session_or_refuses_it_is_asked_again(five: World,
         change_connection(monkeypatch, "RELAYBOX_HUB", password="wrong", login="nobody_of_this_name")
         assert five.query(STORE, end) == [(True,)]
 
-    def mend() -> None:
+    def repair() -> None:
         monkeypatch.setenv("AIRFLOW_CONN_RELAYBOX_HUB", good)
 
-    assert fires_after(trigger(replay), lose_session, lambda: read_through(five, 3), mend)["replay"] == replay
+    assert fires_after(trigger(replay), lose_session, lambda: read_through(five, 3), repair)["replay"] == replay
 
 
 def test_all_replays_of_a_store_cost_one_session(five: World) -> None:

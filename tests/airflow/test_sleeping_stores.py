@@ -1,4 +1,4 @@
-"""A store without work is looked at less and less often; a message, a NOTIFY and a mended server end the wait in time."""
+"""A store without work is looked at less and less often; a message, a NOTIFY and a repaired server end the wait in time."""
 
 from __future__ import annotations
 

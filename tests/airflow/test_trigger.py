@@ -137,7 +137,7 @@ def _end_watchers(world: World) -> None:
     assert ended == [(True,)]
 
 
-def test_a_connection_that_is_mended_is_enough(connected: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_is_repaired_is_enough(connected: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing Airflow connection, a dead port and an uninitialised store are waited for, with growing delays."""
     variable = "AIRFLOW_CONN_RELAYBOX_AIRLINE"
     good = os.environ[variable]

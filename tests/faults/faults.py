@@ -37,7 +37,7 @@ class Scene:
 class Fault:
     """`action` is what the failpoint does when it is reached; then `inject` runs, and leaves nothing broken.
 
-    `may_stop`: the driver may end with an error that no retry mends, since somebody has to give back what was taken.
+    `may_stop`: the driver may end with an error that no retry repairs, since somebody has to give back what was taken.
     """
 
     name: str

@@ -50,7 +50,7 @@ class Fault:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a retry without mending something first would be of no use."""
+        """Whether a retry without repairing something first would be of no use."""
         return self.sqlstate[:2] in {"28", "42"}
 
     def __str__(self) -> str:

@@ -77,7 +77,7 @@ def occupy(ballast: Path) -> None:
 def test_a_full_disk_loses_nothing(
     failpoint: str, fill: Callable[..., None], small_sides: Clusters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver gives up in a way that a retry mends; with room again everything arrives, once."""
+    """The driver gives up in a way that a retry repairs; with room again everything arrives, once."""
     ballast = small_sides.clusters["destination"].directory.resolve() / "ballast"
     monkeypatch.setitem(FAULTS, "disk_full", Fault("disk_full", "pause", partial(fill, ballast=ballast)))
     name = f"{failpoint}-{fill.__name__}"

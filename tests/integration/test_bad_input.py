@@ -220,7 +220,7 @@ def test_init_of_the_wrong_database_is_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize("command", [*STORE_COMMANDS, ["init", "airline"]], ids=" ".join)
-def test_an_unreachable_store_is_a_failure_that_a_retry_may_mend(world: World, command: list[str]) -> None:
+def test_an_unreachable_store_is_a_failure_that_a_retry_may_repair(world: World, command: list[str]) -> None:
     world.send("a")
     port = read_service("airline")["port"]
     break_service("airline", port="1")
@@ -264,7 +264,7 @@ def test_a_service_that_no_file_defines_is_a_configuration_error(world: World, m
 def test_a_wrong_service_file_is_a_configuration_error(
     world: World, monkeypatch: pytest.MonkeyPatch, content: str | None, told: list[str]
 ) -> None:
-    """No retry mends it."""
+    """No retry repairs it."""
     path = world.path.with_name("other-services.conf")
     if content is not None:
         path.write_text(content)

@@ -189,7 +189,7 @@ def test_after_three_retries_the_error_is_told(ten: World) -> None:
         next(iter(worker))
 
 
-def test_what_is_refused_for_good_is_told_at_once_with_what_to_mend(ten: World) -> None:
+def test_what_is_refused_for_good_is_told_at_once_with_what_to_repair(ten: World) -> None:
     """A service or database that does not exist is not an unreachable store: no retry."""
     with pytest.raises(errors.ConfigurationError, match="Add a section"), Consumer("nowhere", "billing") as worker:
         next(iter(worker))

@@ -220,7 +220,7 @@ def test_later_messages_of_the_sender_wait_behind_its_dead_letter(ordered: World
         (10, "waits_behind", "open"),
     ]
     deliver(ordered, 3)
-    assert ordered.value(STORE, "select relaybox.redrive('billing', 'mended')") == 3
+    assert ordered.value(STORE, "select relaybox.redrive('billing', 'repaired')") == 3
     assert stream_positions(fetch(ordered, 2)) == [4, 7]
     assert stream_positions(fetch(ordered, 2, acked=7)) == [10]
     rows = fetch(ordered, 9, acked=10)
@@ -235,7 +235,7 @@ def test_g10_what_waited_ahead_of_the_cursor_and_was_redriven_is_not_given_again
     assert stream_positions(fetch(ordered, 1)) == [2]
     ack(ordered, 2)
     assert letters(ordered, "stream_position, state") == [(1, "open"), (4, "open"), (7, "open"), (10, "open")]
-    ordered.query(STORE, "select relaybox.redrive('billing', 'mended')")
+    ordered.query(STORE, "select relaybox.redrive('billing', 'repaired')")
     assert read_on(ordered) == [1, 4, 7, 10, 3, 5, 6, 8, 9, 11, 12]
     ordered.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
     assert read_on(ordered) == list(range(1, 13))
@@ -251,10 +251,10 @@ def test_g10_dead_letters_redriven_beside_a_fetch_of_others_do_not_count_as_give
     first, second = (
         dead_letter_id for dead_letter_id, reason in letters(ordered, "dead_letter_id, reason") if reason == "refused"
     )
-    ordered.query(STORE, "select relaybox.redrive('billing', 'mended', %s)", first)
+    ordered.query(STORE, "select relaybox.redrive('billing', 'repaired', %s)", first)
     assert stream_positions(fetch(ordered, 10)) == [1, 4, 7, 10]
     verification = token(ordered)
-    ordered.query(STORE, "select relaybox.redrive('billing', 'mended', %s)", second)
+    ordered.query(STORE, "select relaybox.redrive('billing', 'repaired', %s)", second)
     with pytest.raises(psycopg2.Error, match="more dead letters of the lane were redriven or dropped") as refused:
         ordered.query(STORE, "select relaybox.ack('billing', 10, %s)", verification)
     assert refused.value.pgcode == "RB035"
@@ -277,7 +277,7 @@ def test_g9_one_pass_of_a_replay_gives_each_message_once(ordered: World, cursor:
         assert nack(ordered, 1, subscription=cursor) is True
         assert stream_positions(fetch(ordered, 1, cursor)) == [2]
         ack(ordered, 2, cursor)
-        assert ordered.value(STORE, "select relaybox.redrive(%s, 'mended')", cursor) == 4
+        assert ordered.value(STORE, "select relaybox.redrive(%s, 'repaired')", cursor) == 4
         assert read_all(ordered, cursor) == [(stream_position, True) for stream_position in (1, 4, 7, 10, 3, 5, 6, 8, 9, 11, 12)]
     ordered.query(STORE, begin)
     assert read_all(ordered, cursor) == [(stream_position, True) for stream_position in range(1, 13)]
@@ -292,7 +292,7 @@ def test_g9_a_dead_letter_that_is_redriven_during_a_replay_comes_once(twelve: Wo
     twelve.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
     assert stream_positions(fetch(twelve, 2)) == [1, 2]
     ack(twelve, 2)
-    twelve.query(STORE, "select relaybox.redrive('billing', 'mended')")
+    twelve.query(STORE, "select relaybox.redrive('billing', 'repaired')")
     assert read_all(twelve, "billing") == [(4, False), *((stream_position, True) for stream_position in (3, *range(5, 13)))]
     twelve.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
     assert read_all(twelve, "billing") == [(stream_position, True) for stream_position in range(1, 13)]
@@ -306,7 +306,7 @@ def test_g10_a_replay_neither_repeats_nor_holds_what_was_redriven_ahead_of_the_l
     nack(ordered, 13)
     assert stream_positions(fetch(ordered, 1)) == [14]
     ack(ordered, 14)
-    ordered.query(STORE, "select relaybox.redrive('billing', 'mended')")
+    ordered.query(STORE, "select relaybox.redrive('billing', 'repaired')")
     assert stream_positions(fetch(ordered, 9)) == [13, 16]
     ack(ordered, 16)
     ordered.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
@@ -314,7 +314,7 @@ def test_g10_a_replay_neither_repeats_nor_holds_what_was_redriven_ahead_of_the_l
     nack(ordered, 1)
     assert stream_positions(fetch(ordered, 1)) == [2]
     assert letters(ordered) == [*((stream_position, "open") for stream_position in (1, 4, 7, 10, 13)), (16, "redriven")]
-    ordered.query(STORE, "select relaybox.redrive('billing', 'mended')")
+    ordered.query(STORE, "select relaybox.redrive('billing', 'repaired')")
     again = [(stream_position, True) for stream_position in (2, 1, 4, 7, 10, 13, 3, 5, 6, 8, 9, 11, 12, 14)]
     assert read_all(ordered, "billing") == [*again, (15, False), (17, False), (18, False)]
 
@@ -341,7 +341,7 @@ def test_a_redriven_dead_letter_that_fails_again_holds_its_sender_again(ordered:
     fetch(ordered, 12)
     nack(ordered, 4)
     read_on(ordered)
-    ordered.query(STORE, "select relaybox.redrive('billing', 'mended?')")
+    ordered.query(STORE, "select relaybox.redrive('billing', 'repaired?')")
     assert stream_positions(fetch(ordered, 5)) == [4, 7, 10]
     assert nack(ordered, 4) is True
     assert fetch(ordered, 5) == []
@@ -378,7 +378,7 @@ def test_a_replay_leaves_what_lies_before_a_dead_letter_alone(ordered: World) ->
     assert read_on(ordered, 3) == [1, 2, 3, 4, 5, 6, 8, 9, 11, 12]
     assert letters(ordered) == before
     (dead_letter_id,) = letters(ordered, "dead_letter_id")[0]
-    assert ordered.value(STORE, "select relaybox.redrive('billing', 'mended', %s)", dead_letter_id) == 2
+    assert ordered.value(STORE, "select relaybox.redrive('billing', 'repaired', %s)", dead_letter_id) == 2
     assert [(row[0], row[2]) for row in fetch(ordered, 9)] == [(7, False), (10, False)]
 
 
@@ -391,7 +391,7 @@ def test_what_a_replay_gives_again_waits_behind_a_newer_dead_letter_and_is_known
         assert nack(ordered, 4) is True
         assert read_on(ordered, 5) == [1, 2, 3, 5, 6, 8, 9, 11, 12]
         assert letters(ordered) == [(4, "open"), (7, "open"), (10, "open")]
-        assert ordered.value(STORE, "select relaybox.redrive('billing', 'mended')") == 3
+        assert ordered.value(STORE, "select relaybox.redrive('billing', 'repaired')") == 3
         assert [(row[0], row[2]) for row in fetch(ordered, 9)] == [(4, True), (7, True), (10, True)]
         ack(ordered, 10)
         assert letters(ordered) == [(4, "redriven"), (7, "redriven"), (10, "redriven")]
@@ -426,7 +426,7 @@ def test_a_dead_letter_that_is_not_open_says_what_it_is(twelve: World) -> None:
 
     assert refused("drop_dead_letter(99, 'why')") == "there is no dead letter 99 in this store"
     assert refused(f"redrive('other', 'why', {dead_letter_id})") == f"dead letter {dead_letter_id} is of subscription billing"
-    twelve.query(STORE, "select relaybox.redrive('billing', 'mended')")
+    twelve.query(STORE, "select relaybox.redrive('billing', 'repaired')")
     for call in (f"drop_dead_letter({dead_letter_id}, 'why')", f"redrive('billing', 'why', {dead_letter_id})"):
         assert refused(call) == f"dead letter {dead_letter_id} is redriving: it waits for its consumer"
     read_on(twelve)
@@ -464,7 +464,7 @@ def test_g8_a_letter_that_is_being_redriven_when_its_subscription_ends_is_open_a
     for _ in range(2):
         nack(twelve, 1)
         fetch(twelve, 5)
-    twelve.query(STORE, "select relaybox.redrive('billing', 'mended')")
+    twelve.query(STORE, "select relaybox.redrive('billing', 'repaired')")
     twelve.query(STORE, "select relaybox.unsubscribe('billing', 'replaced')")
     assert letters(twelve) == [(1, "open")]
     ((letter,),) = twelve.query(STORE, "select dead_letter_id from relaybox.dead_letters")

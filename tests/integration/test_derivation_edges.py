@@ -47,7 +47,7 @@ def test_an_attempt_has_as_many_messages_as_it_asks_for(delays: DerivedWorld) ->
         assert (whole.firsts, whole.lasts) == ([4], [9])
         smaller = begin(opened, 4)
         assert (smaller.firsts, smaller.lasts, smaller.message_count) == ([4], [7], 4)
-    delays.world.query(STORE, f"select relaybox.redrive('{SUBSCRIPTION}', 'mended')")
+    delays.world.query(STORE, f"select relaybox.redrive('{SUBSCRIPTION}', 'repaired')")
     derive_all(delays)
     assert sorted(delays.sent()) == [f"late m{number}" for number in range(1, 10)]
 

@@ -151,7 +151,7 @@ def test_g11_a_task_of_an_attempt_that_the_restored_store_does_not_know_sends_no
 
 
 def test_g3_a_new_version_takes_the_dead_letters_of_the_one_before_over(delays: DerivedWorld) -> None:
-    """The mended function has a higher version: what the one before could not derive is redriven to it."""
+    """The repaired function has a higher version: what the one before could not derive is redriven to it."""
     deliver(delays.world, 6)
     with ledger(delays) as opened:
         for _ in (1, 2):
@@ -160,12 +160,12 @@ def test_g3_a_new_version_takes_the_dead_letters_of_the_one_before_over(delays: 
             opened.fail(attempt, "a mistake", dead_letter=True)
     derive_all(delays)
     delays.world.query(
-        STORE, "select relaybox.redrive('derive.delays.v1', 'mended', min(dead_letter_id)) from relaybox.dead_letters"
+        STORE, "select relaybox.redrive('derive.delays.v1', 'repaired', min(dead_letter_id)) from relaybox.dead_letters"
     )
     delays.configure(**{"with": f"{HERE}:copies", "version": 2})
     derive_all(delays)
     assert delays.sent() == ["late m3", "late m4", "late m5", "late m6", "late m1"]
-    assert delays.world.query(STORE, "select relaybox.redrive('derive.delays.v2', 'mended')") == [(1,)]
+    assert delays.world.query(STORE, "select relaybox.redrive('derive.delays.v2', 'repaired')") == [(1,)]
     derive_all(delays)
     assert delays.sent()[5:] == ["late m2"]
     assert delays.done() == 6

@@ -54,7 +54,7 @@ def test_every_class_of_postgres_was_thought_of() -> None:
 
 
 def test_every_sqlstate_is_retried_or_told(world: World) -> None:
-    """What a retry may mend is transient; everything else is terminal, so that nobody waits for it. Raised by a real server."""
+    """What a retry may repair is transient; everything else is terminal, so that nobody waits for it. Raised by a real server."""
     found = {}
     with world.session("hub", autocommit=True) as connection, connection.cursor() as cursor:
         for code in ALL_CODES:

@@ -76,7 +76,7 @@ def test_a_transfer_ends_when_a_store_is_frozen_under_it(  # noqa: PLR0917  # fi
     failpoint: str,
     store: str,
 ) -> None:
-    """At its limit, with an error that names the store and that a retry may mend; after it has thawed the next one finishes."""
+    """At its limit, with an error that names the store and that a retry may repair; after it has thawed the next one finishes."""
     world.send_many(2000, prefix="x" * 2000)
     with paused(failpoint, tmp_path, monkeypatch, world.transfer) as going, frozen(clusters[store]):
         (tmp_path / f"{failpoint}.go").touch()

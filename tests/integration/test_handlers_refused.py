@@ -87,7 +87,7 @@ def test_a_handler_that_does_no_work_when_called_is_refused_before_a_fetch(three
 def test_work_that_has_yet_to_run_ends_the_worker_and_acknowledges_nothing(
     three: World, handler: Callable[..., Any], kind: str, commit_every: int
 ) -> None:
-    """Even a nack_limit of 1 makes no dead letter of it, and a mended program gets all messages at once."""
+    """Even a nack_limit of 1 makes no dead letter of it, and a repaired program gets all messages at once."""
     done: list[int] = []
 
     def second_fails(connection: Connection, message: Message) -> Any:

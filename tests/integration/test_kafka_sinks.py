@@ -285,7 +285,7 @@ def test_a_worker_that_is_killed_at_any_step_loses_nothing(
 
 
 def test_a_property_that_is_wrong_is_told(world: World, brokers: KafkaCluster) -> None:
-    """At once: no retry mends it."""
+    """At once: no retry repairs it."""
     deliver(world, 1)
     sink = kafka(world, brokers.servers, properties={"no.such.property": "1"})
     with pytest.raises(errors.ConfigurationError, match=r"kafka warehouse: .*no\.such\.property"):

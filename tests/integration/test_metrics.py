@@ -39,12 +39,12 @@ def age(world: World, watermark: str, **labels: str) -> float:
     return value(world, "relaybox_watermark_age_seconds", watermark=watermark, **labels)
 
 
-def ages_until(world: World, watermark: str, mended: Callable[[], object], **labels: str) -> None:
-    """The age of a watermark that stands grows; mending it brings it back to 0."""
+def ages_until(world: World, watermark: str, repaired: Callable[[], object], **labels: str) -> None:
+    """The age of a watermark that stands grows; repairing it brings it back to 0."""
     wait_until(lambda: age(world, watermark, **labels) > AGED_SECONDS, f"{watermark} ages")
     first = age(world, watermark, **labels)
     assert age(world, watermark, **labels) > first
-    mended()
+    repaired()
     assert age(world, watermark, **labels) == 0
 
 
@@ -101,8 +101,8 @@ def test_a_published_batch_that_no_stream_decides_on_ages(world: World) -> None:
     decided = world.query(STORE, "select decided_batch, decided_position from relaybox_internal.stream_log")[0]
     world.query(STORE, "delete from relaybox_internal.decision")
     world.query(STORE, "update relaybox_internal.stream_log set decided_batch = 0")
-    mend = "update relaybox_internal.stream_log set decided_batch = 1"
-    ages_until(world, "delivered", lambda: world.query(STORE, mend), hop="flights/1", store=STORE)
+    repair = "update relaybox_internal.stream_log set decided_batch = 1"
+    ages_until(world, "delivered", lambda: world.query(STORE, repair), hop="flights/1", store=STORE)
     assert decided == (1, 1)
 
 

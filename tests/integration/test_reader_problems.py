@@ -1,4 +1,4 @@
-"""Readers that get nothing, or less than they should: each place where people look names them, with what mends them, and all say the same."""
+"""Readers that get nothing, or less than they should: each place where people look names them, with what repairs them, and all say the same."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def no_problem(world: World) -> None:
 
 
 def everywhere(world: World, kind: str, subscription: str, stream: str, *, store: str = STORE) -> str:
-    """Asserts that status, subscriptions, metrics and the page's findings name one reader alike; returns what mends it."""
+    """Asserts that status, subscriptions, metrics and the page's findings name one reader alike; returns what repairs it."""
     (one,) = answered("status")["reader_problems"]
     assert (one["kind"], one["store"], one["subscription"], one["stream"]) == (kind, store, subscription, stream)
     line = f"store {store}: {one['what']} {one['next_step']}"

@@ -61,7 +61,7 @@ def test_a_source_that_lost_its_tail_goes_on_and_its_ghosts_are_listed(world: Wo
 def test_a_destination_that_fails_while_reanchor_reads_it_is_named(
     world: World, backups: Backups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its log is locked: an error of ours that a retry may mend, not psycopg2's; afterwards the same goes through."""
+    """Its log is locked: an error of ours that a retry may repair, not psycopg2's; afterwards the same goes through."""
     before = backups.take("airline")
     world.send("a", "b")
     world.transfer()

@@ -1,4 +1,4 @@
-"""What was dropped, replaced, revoked or left out by a dump: `relaybox doctor` names it, `relaybox init` mends it, nothing else changes."""
+"""What was dropped, replaced, revoked or left out by a dump: `relaybox doctor` names it, `relaybox init` repairs it, nothing else changes."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def test_each_right_that_is_revoked_is_named_and_given_back(world: World) -> Non
             assert {tuple(defect.split(" ")[:3:2]) for defect, *_ in found} == {
                 (grantee, privilege) for _, privilege, grantee, _ in revoked
             }
-            for _, mending, is_mendable in found:
+            for _, statement, is_mendable in found:
                 assert is_mendable
-                cursor.execute(mending)
+                cursor.execute(statement)
         session.commit()
     assert read_rights(world) == rights
 
@@ -299,7 +299,7 @@ def test_what_the_owner_can_not_take_back_is_an_error_with_the_statement(owned: 
 
 @pytest.mark.parametrize("role", ["relaybox_driver", "relaybox_viewer", "relaybox_reader"])
 def test_doctor_judges_with_the_login_of_each_role_that_looks(owned: World, role: str) -> None:
-    """Drivers, viewers and readers see a right that is missing, and a function that was changed; none of them may mend it."""
+    """Drivers, viewers and readers see a right that is missing, and a function that was changed; none of them may repair it."""
     init(owned)
     login = f"looking_{os.getpid()}"
     owned.query(f"administer_{STORE}", f"create role {login} login password 'p' in role {role}, pg_read_all_stats")
@@ -388,7 +388,7 @@ def test_a_superuser_is_sent_to_the_owner_s_login(owned: World) -> None:
     assert init(owned).repaired == ("function relaybox.lag(text) is missing",)
 
 
-def test_a_dump_without_rights_is_seen_and_mended(world: World, clusters: Mapping[str, Cluster]) -> None:
+def test_a_dump_without_rights_is_seen_and_repaired(world: World, clusters: Mapping[str, Cluster]) -> None:
     """pg_dump -x of a store with messages: every function has EXECUTE for PUBLIC, no role has a right. Then a hop moves on."""
     world.send("a", "b")
     world.transfer_all()
@@ -451,7 +451,7 @@ def test_a_view_that_is_made_again_is_locked_before_anything_changes(world: Worl
 
 
 def test_a_script_of_init_repairs_the_same(world: World, tmp_path: Path) -> None:
-    """`relaybox init --sql`: a function that was replaced, a view that was dropped, rights, PUBLIC; and what it can't mend."""
+    """`relaybox init --sql`: a function that was replaced, a view that was dropped, rights, PUBLIC; and what it can't repair."""
     rights = read_rights(world)
     for statement in (
         "alter function relaybox.ack(text, bigint, text) reset search_path",

@@ -104,7 +104,7 @@ def test_the_sequence_set_back_into_a_sealed_segment_refuses_producers_until_ini
     assert len(small.payloads()) == 25
 
 
-def test_the_sequence_set_back_into_sealed_segments_without_later_rows_is_a_defect_that_init_mends(small: World) -> None:
+def test_the_sequence_set_back_into_sealed_segments_without_later_rows_is_a_defect_that_init_repairs(small: World) -> None:
     """The transactions whose seqs came last were rolled back, so no row is above the sequence, and its segment is sealed."""
     small.send_many(12)
     with small.session() as gap:

@@ -82,7 +82,7 @@ def test_a_dry_run_leaves_the_sequence_as_it_is(dropped: World, last_seq: int, s
 
 
 def test_init_moves_a_sequence_on_that_was_set_back_into_its_rows(dropped: World) -> None:
-    """No message can be inserted until it is past them: doctor and status name it. So does a script of init mend it."""
+    """No message can be inserted until it is past them: doctor and status name it. So does a script of init repair it."""
     dropped.query("airline", "select setval('relaybox.outbox_seq', 22)")
     (told,) = _doctor(1)
     assert "relaybox.outbox_seq was set back: it is at 22, the newest row has seq 25." in told["what"]

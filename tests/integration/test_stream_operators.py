@@ -109,7 +109,7 @@ def test_an_operator_acts_on_every_subscription_of_its_stream(operated: World, r
     for subscription in own:
         with login(role) as cursor:
             assert ask(cursor, "select count(*) from relaybox.lag(%s)", subscription) == [(1,)]
-            assert ask(cursor, "select relaybox.redrive(%s, 'mended')", subscription) == [(1,)]
+            assert ask(cursor, "select relaybox.redrive(%s, 'repaired')", subscription) == [(1,)]
             counted = "select message_count from relaybox.replay(%s, 'earliest', 'why', null, true, null, true)"
             assert ask(cursor, counted, subscription)[0][0] >= 5
             ((copy,),) = ask(

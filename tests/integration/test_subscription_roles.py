@@ -58,7 +58,7 @@ def test_a_bound_role_does_everything(roles: World) -> None:
         with login(role) as cursor:
             position, token = ask(cursor, "select stream_position, token from relaybox.fetch(%s, 3)", subscription)[-1]
             assert ask(cursor, "select relaybox.ack(%s, %s, %s)", subscription, position, token) == [(12,)]
-            assert ask(cursor, "select relaybox.redrive(%s, 'mended')", subscription) == [(1,)]
+            assert ask(cursor, "select relaybox.redrive(%s, 'repaired')", subscription) == [(1,)]
             assert len(ask(cursor, "select * from relaybox.fetch(%s, 10)", f"{subscription}.copy")) == 4
             ((copy,),) = ask(
                 cursor, "select replayed_as from relaybox.replay(%s, '1', 'why', second_cursor => true)", subscription

@@ -1,4 +1,4 @@
-"""Tables that were changed by hand: `relaybox doctor` names each difference with its statement, `relaybox init` mends what loses nothing."""
+"""Tables that were changed by hand: `relaybox doctor` names each difference with its statement, `relaybox init` repairs what loses nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"
 PAGE_STATEMENTS = re.findall(r"(?<=```sql\n).*?;(?=\n)", _PAGE.read_text(encoding="utf-8"), re.DOTALL)
 """What docs/doctor.md says about messages whose xid is wrong."""
 
-MENDED = {
+REPAIRED = {
     "alter table relaybox.outbox alter column xid set default '3'": (
         "default of column xid of relaybox.outbox is '3'::xid8, not pg_current_xact_id()"
     ),
@@ -191,9 +191,9 @@ def bound(world: World) -> World:
     return world
 
 
-def test_each_change_of_a_table_is_named_and_mended(bound: World) -> None:
-    """One after the other: doctor's row names it, init tells that it mended it, and afterwards the tables are as those of a new store."""
-    for change, what in MENDED.items():
+def test_each_change_of_a_table_is_named_and_repaired(bound: World) -> None:
+    """One after the other: doctor's row names it, init tells that it repaired it, and afterwards the tables are as those of a new store."""
+    for change, what in REPAIRED.items():
         bound.query(STORE, change)
         (found,) = find(bound)
         assert found.defect.startswith(what), (change, found)
@@ -204,9 +204,9 @@ def test_each_change_of_a_table_is_named_and_mended(bound: World) -> None:
         assert not initialise_store(bound.routes.store(STORE), bound.routes).changed
 
 
-def test_the_statement_of_each_difference_mends_it(bound: World) -> None:
+def test_the_statement_of_each_difference_repairs_it(bound: World) -> None:
     """Those that init runs, run by hand."""
-    for change in MENDED:
+    for change in REPAIRED:
         bound.query(STORE, change)
         (found,) = find(bound)
         for statement in found.statement.split("; "):
@@ -250,7 +250,7 @@ def test_what_rows_contradict_is_left(bound: World) -> None:
 
 
 def test_doctor_and_a_dry_run_name_what_differs(bound: World) -> None:
-    """An error for what is missing or changed, a warning for what was added; the script of init mends as init does."""
+    """An error for what is missing or changed, a warning for what was added; the script of init repairs as init does."""
     assert [one["severity"] for one in _doctor(0)] == ["ok"]
     bound.query(STORE, "alter policy role_is_bound_to_sender on relaybox.outbox with check (true)")
     bound.query(STORE, "alter table relaybox.outbox add column tenant text")
@@ -269,7 +269,7 @@ def test_doctor_and_a_dry_run_name_what_differs(bound: World) -> None:
     assert [one["severity"] for one in _doctor(3)] == ["warning"]
 
 
-def test_a_script_mends_the_tables(bound: World, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_script_repairs_the_tables(bound: World, tmp_path_factory: pytest.TempPathFactory) -> None:
     """As init does; it is psql that runs it."""
     bound.query(STORE, "alter table relaybox.outbox alter column xid set default '3'")
     bound.query(STORE, "drop index relaybox.outbox_message_id")
@@ -334,7 +334,7 @@ def test_a_hop_moves_nothing_while_the_default_of_xid_is_changed(world: World) -
 
 
 def test_a_consumer_is_told_of_forced_row_security(owned: World) -> None:
-    """Before, fetch returned no message, and counted a crash of its worker for each. Init mends it; a policy of others is left to them."""
+    """Before, fetch returned no message, and counted a crash of its worker for each. Init repairs it; a policy of others is left to them."""
     owned.initialise()
     owned.query("analytics", "select relaybox.subscribe('billing', 'flights')")
     owned.send("a")

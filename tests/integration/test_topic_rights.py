@@ -141,7 +141,7 @@ def test_a_role_reads_the_topics_that_it_was_granted(roles: World) -> None:
             rows = ask(cursor, "select stream_position, token, topic from relaybox.fetch(%s, 3)", subscription)
             assert [(position, read) for position, _, read in rows] == [(n, topic) for n in range(first + 1, first + 4)]
             cursor.execute("select relaybox.ack(%s, %s, %s)", (subscription, *rows[-1][:2]))
-            assert ask(cursor, "select relaybox.redrive(%s, 'mended')", subscription) == [(1,)]
+            assert ask(cursor, "select relaybox.redrive(%s, 'repaired')", subscription) == [(1,)]
             assert ask(cursor, "select stream_position from relaybox.fetch(%s, 3)", subscription) == [(first,)]
             ((copy,),) = ask(
                 cursor, "select replayed_as from relaybox.replay(%s, '1', 'why', second_cursor => true)", subscription
@@ -266,7 +266,7 @@ def test_a_topic_that_is_revoked_in_the_middle_of_a_replay_stops_it(roles: World
 
 def test_a_topic_that_is_revoked_while_dead_letters_are_given_again_stops_them(roles: World) -> None:
     with login("app_crew") as cursor:
-        assert ask(cursor, "select relaybox.redrive('crew_only', 'mended')") == [(1,)]
+        assert ask(cursor, "select relaybox.redrive('crew_only', 'repaired')") == [(1,)]
         revoke(roles, "team_crew", "crew")
         assert refusal(cursor, "select * from relaybox.fetch('crew_only')")[0] == "RB041"
         grant(roles, "team_crew", "crew")

@@ -238,7 +238,7 @@ def test_g3_a_trial_does_not_derive_from_what_only_an_older_version_has(delays: 
         send(sending(attempt), batches(attempt, late))
     delays.configure(**{"with": f"{HERE}:copies", "version": 2, "next": {**TWO, "version": 3}})
     derive_all(delays)
-    delays.world.query(STORE, "select relaybox.redrive('derive.delays.v2', 'mended')")
+    delays.world.query(STORE, "select relaybox.redrive('derive.delays.v2', 'repaired')")
     deliver(delays.world, 1)
     derive_all(delays)
     assert delays.sent() == ["late m2", "late m3", "late m1", "late m4"]

@@ -159,7 +159,7 @@ def test_redrive_replay_and_release_wake_a_waiting_consumer(shop: World, waiting
     [(stream_position, token)] = shop.query(STORE, fetch.replace("billing", "strict"))
     assert shop.value(STORE, "select relaybox.nack('strict', %s, 'broken', %s)", stream_position, token)
     with waiting(subscription="strict") as worker:
-        shop.query(STORE, "select relaybox.redrive('strict', 'mended')")
+        shop.query(STORE, "select relaybox.redrive('strict', 'repaired')")
         assert worker.next() == "refused"
 
 
@@ -183,7 +183,7 @@ def test_a_waiting_consumer_waits_for_the_lease_of_a_redriven_message_too(shop: 
     shop.query(STORE, "select relaybox.nack('leased', %s, 'broken', %s)", first, token)
     (last, token) = shop.query(STORE, fetch.format("other"))[-1]
     shop.query(STORE, "select relaybox.ack('leased', %s, %s)", last, token)
-    shop.query(STORE, "select relaybox.redrive('leased', 'mended')")
+    shop.query(STORE, "select relaybox.redrive('leased', 'repaired')")
     assert len(shop.query(STORE, fetch.format("dead"))) == 1
     assert 0 < shop.value(STORE, "select relaybox.rest_seconds('leased', null, 3600)") <= 2
     with waiting(subscription="leased") as worker:

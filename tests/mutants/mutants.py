@@ -84,7 +84,7 @@ def digest_of_code() -> str:
 
 
 def apply_patch(mutant: Mutant, repository: Path, *options: str) -> None:
-    """Breaks a copy, or mends it (`--reverse`). Raises MutantsBrokenError when the code has moved on and the patch no longer fits."""
+    """Breaks a copy, or repairs it (`--reverse`). Raises MutantsBrokenError when the code has moved on and the patch no longer fits."""
     outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(repository.parent)}  # no repository around the copy is meant
     answer = subprocess.run(
         ["git", "apply", *options, mutant.patch.resolve()],
@@ -116,7 +116,7 @@ def require_under_test(repository: Path) -> None:
 def give_new_time(path: Path) -> None:
     """A time that no other text of this file has had: Python finds bytecode by the second and the size of its source.
 
-    A mutant may make a file, which is gone when it is mended.
+    A mutant may make a file, which is gone when it is repaired.
     """
     at = next(_times)
     if path.exists():

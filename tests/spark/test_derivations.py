@@ -160,7 +160,7 @@ def test_messages_for_which_the_function_fails_alone_become_dead_letters(frames:
     letters = "select stream_position, reason, detail like '%%bad row m%%' from relaybox.dead_letters order by stream_position"
     assert delays.world.query(STORE, letters) == [(10, "refused", True), (20, "refused", True)]
     delays.configure(**{"with": f"{HERE}:copies", "changed_source": "warn"})
-    delays.world.query(STORE, f"select relaybox.redrive('{SUBSCRIPTION}', 'mended')")
+    delays.world.query(STORE, f"select relaybox.redrive('{SUBSCRIPTION}', 'repaired')")
     run(frames, delays)
     assert delays.sent()[23:] == ["late m10", "late m20"]
     assert delays.world.query(STORE, "select distinct state from relaybox.dead_letters") == [("redriven",)]
@@ -193,7 +193,7 @@ def test_a_function_that_fails_for_each_message_ends_the_run(frames: SparkSessio
     assert letters[0][1].endswith("Nothing was sent.")  # without the advice to set row_errors
     delays.configure(**{"with": f"{HERE}:copies", "version": 2})
     run(frames, delays)
-    delays.world.query(STORE, "select relaybox.redrive('derive.delays.v2', 'mended')")
+    delays.world.query(STORE, "select relaybox.redrive('derive.delays.v2', 'repaired')")
     run(frames, delays)
     assert sorted(delays.sent()) == [f"late m{number}" for number in range(1, 8)]
 

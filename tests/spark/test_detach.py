@@ -541,7 +541,7 @@ def test_g8_a_stream_of_two_logs_is_detached_log_by_log_and_read_when_both_are_b
 
 
 def test_g8_files_that_were_changed_are_refused(stopped: World, archive: SparkArchive, tmp_path: Path) -> None:
-    """A changed row, a missing file, a cut file: nothing of the segment is readable, and the files' own rows come back when mended."""
+    """A changed row, a missing file, a cut file: nothing of the segment is readable, and the files' own rows come back when repaired."""
     before = log_rows(stopped)
     detach(stopped, archive)
     stopped.query("hub", "update relaybox_internal.hop_in set detach_after_seconds = 3600")

@@ -30,7 +30,7 @@ def late(flights):
     return flights.select("stream_position", {payload}.alias("payload"))
 """
 STRICT = FUNCTION.format(payload='f.col("payload").cast("int").cast("string")')
-MENDED = FUNCTION.format(payload='f.coalesce(f.try_to_number("payload", f.lit("999")).cast("string"), f.lit("none"))')
+REPAIRED = FUNCTION.format(payload='f.coalesce(f.try_to_number("payload", f.lit("999")).cast("string"), f.lit("none"))')
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def blocks(world: World, runbook: str) -> Iterator[str]:
 
 
 def test_a_stopped_derivation(delays: DerivedWorld, tmp_path: Path) -> None:
-    """One message is a dead letter, a later one stops it; the mended function derives from both, each once."""
+    """One message is a dead letter, a later one stops it; the repaired function derives from both, each once."""
     world = delays.world
     world.send("1", "two", "3")
     world.transfer(world.first_hop)
@@ -61,7 +61,7 @@ def test_a_stopped_derivation(delays: DerivedWorld, tmp_path: Path) -> None:
     checked = next(steps)
     assert "failed" in checked
     assert "numbers_of_flights:late failed" in checked
-    (tmp_path / "numbers_of_flights.py").write_text(MENDED, encoding="utf-8")
+    (tmp_path / "numbers_of_flights.py").write_text(REPAIRED, encoding="utf-8")
     delays.configure(**{"with": "numbers_of_flights:late", "version": 2})
     shown = next(steps)
     assert "makes 2 messages of 2 messages, stream positions 4 to 5. Nothing was sent." in " ".join(shown.split())

@@ -37,7 +37,7 @@ def test_every_error_has_the_code_of_its_kind(error: type[errors.RelayboxError])
         ([ExitCode.CONFIGURATION], ExitCode.CONFIGURATION),
     ],
 )
-def test_of_several_errors_the_one_that_no_retry_mends_is_told(codes: list[ExitCode], told: ExitCode) -> None:
+def test_of_several_errors_the_one_that_no_retry_repairs_is_told(codes: list[ExitCode], told: ExitCode) -> None:
     assert worst(codes) is told
 
 

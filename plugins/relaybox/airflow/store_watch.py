@@ -51,7 +51,7 @@ SHORTENING_SECONDS = 30.0
 
 Answer = TypeVar("Answer")
 
-_MENDABLE = (psycopg2.Error, RelayboxError, AirflowNotFoundException, AirflowSecretsBackendAccessDenied)
+_REPAIRABLE = (psycopg2.Error, RelayboxError, AirflowNotFoundException, AirflowSecretsBackendAccessDenied)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ async def poll_store(connection_id: str, question: StoreQuestion[Answer], *, wat
     """Yields the answer of each poll, without end.
 
     A store that cannot be reached, has no schema yet or has no connection in Airflow is tried again with growing delays,
-    so that mending it is all there is to do. A store that has no work is polled less and less often, as `watch` says.
+    so that repairing it is all there is to do. A store that has no work is polled less and less often, as `watch` says.
     """
     delay = FIRST_DELAY_SECONDS
     pace = PollPace(watch.interval_seconds, watch.max_interval_seconds, watch.backoff)
@@ -87,7 +87,7 @@ async def poll_store(connection_id: str, question: StoreQuestion[Answer], *, wat
                     delay = FIRST_DELAY_SECONDS
                     yield answer
             await asyncio.sleep(pause)
-        except _MENDABLE as error:
+        except _REPAIRABLE as error:
             emit("store_watch_interrupted", connection=connection_id, retry_in_seconds=delay, error=" ".join(str(error).split()))
             await asyncio.sleep(delay)
             delay = min(2 * delay, MAX_DELAY_SECONDS)

@@ -77,7 +77,7 @@ def exit_code(error: errors.RelayboxError) -> ExitCode:
 
 
 def worst(codes: Iterable[ExitCode]) -> ExitCode:
-    """The code of a command that met several errors: what no retry mends comes first."""
+    """The code of a command that met several errors: what no retry repairs comes first."""
     order = (ExitCode.FINE, ExitCode.CONFIGURATION, ExitCode.TRANSIENT, ExitCode.TERMINAL)
     return max(codes, key=order.index, default=ExitCode.FINE)
 

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 
 def warn_of_readers(problems: Iterable[ReaderProblem]) -> None:
-    """One line each: the store, what is wrong, and what mends it."""
+    """One line each: the store, what is wrong, and what repairs it."""
     for problem in problems:
         print_text(f"warning: {problem}", stderr=True)

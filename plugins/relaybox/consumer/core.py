@@ -26,7 +26,7 @@ Answer = TypeVar("Answer")
 
 _REFETCH_HELPS = (errors.StoreUnreachable, errors.StoreBusy, errors.LaneLost, errors.NotFetched)
 _FAULTS_OF_THE_SERVER = ("57", "58", "F0", "XX")
-"""Classes of SQLSTATE that are never the work's fault, among those that no retry mends."""
+"""Classes of SQLSTATE that are never the work's fault, among those that no retry repairs."""
 _ABORTED = "25P02"
 
 

@@ -103,7 +103,7 @@ class PayloadStore:
         except FileNotFoundError:
             raise PayloadMissing(
                 f"payloads in {self.files.where}: {reference.ref} is missing; expected {reference.bytes} bytes.",
-                next_step=MEND,
+                next_step=RESTORE_STEP,
             ) from None
         found = f"{len(content)} bytes with {digest_of(content)}"
         if len(content) > reference.bytes:
@@ -112,7 +112,7 @@ class PayloadStore:
             raise PayloadDiffers(
                 f"payloads in {self.files.where}: {reference.ref} has {found}; "
                 f"expected {reference.bytes} bytes with {reference.digest}.",
-                next_step=MEND,
+                next_step=RESTORE_STEP,
             )
         try:
             return content if reference.column == "payload_bytes" else content.decode()
@@ -153,7 +153,9 @@ class PayloadStore:
             ) from error
 
 
-MEND = "Bring it back from the trash: relaybox payloads restore PLACE. Or restore it from a backup. Then redrive the dead letter."
+RESTORE_STEP = (
+    "Bring it back from the trash: relaybox payloads restore PLACE. Or restore it from a backup. Then redrive the dead letter."
+)
 
 
 def open_files(location: str | Path) -> PlaceFiles:

@@ -1,5 +1,5 @@
 -- What differs between the rights in this store and those that init gives, and the statement that
--- mends each: a right of a role of Relaybox that is missing, a right of PUBLIC, an object that
+-- repairs each: a right of a role of Relaybox that is missing, a right of PUBLIC, an object that
 -- belongs to another role than the tables of the store. Rights of other roles are no defect.
 -- kind: owner, public, missing; database: a missing right that the owner of the database gives;
 -- everywhere: a right that PUBLIC gets on each table that the owner makes, in all schemas.

@@ -1,5 +1,5 @@
 -- What differs between the tables of this store and those that init makes, and the statement that
--- mends each. expected: sql/table_definitions.json, the rows of list_table_definitions() of a new
+-- repairs each. expected: sql/table_definitions.json, the rows of list_table_definitions() of a new
 -- store with bind_senders on, as table, kind, name, definition. Tables that are not in it belong to
 -- others and are no defect.
 -- state: missing, changed or added. is_mendable: init runs the statement: it loses nothing, and it

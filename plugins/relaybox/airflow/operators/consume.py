@@ -93,7 +93,7 @@ class RelayboxConsumeOperator(BaseOperator):
         """Returns how many messages were acknowledged, refused and set aside, and how many lanes were left unread.
 
         Raises:
-            AirflowFailException: an error that no retry mends (also a handler that returned a coroutine or generator), or dead letters.
+            AirflowFailException: an error that no retry repairs (also a handler that returned a coroutine or generator), or dead letters.
             AirflowException: the task was told to end. What was acknowledged stays so.
         """
         key = task_instance_key(context["ti"])

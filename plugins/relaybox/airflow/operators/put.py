@@ -75,7 +75,7 @@ class RelayboxPutOperator(BaseOperator):
         """Returns the number of messages, the key of the put, and whether this attempt sent them.
 
         Raises:
-            AirflowFailException: an error that no retry mends. Nothing was sent.
+            AirflowFailException: an error that no retry repairs. Nothing was sent.
             AirflowException: the task was told to end before its COMMIT. This attempt sent nothing; a retry sends.
         """
         put_key = self.put_key or task_instance_key(context["ti"])

@@ -40,7 +40,7 @@ class SinkOperator(BaseOperator):
         """Returns how many messages were delivered, refused and set aside, and how many lanes were left unread.
 
         Raises:
-            AirflowFailException: an error that no retry mends, or dead letters.
+            AirflowFailException: an error that no retry repairs, or dead letters.
             EndpointUnavailable: the endpoint takes no message now; the retries of the sink follow, then the next run.
             AirflowException: the task was told to end. What was acknowledged stays so.
         """

@@ -212,7 +212,7 @@ class Run:
             "If the messages are, run it again, or set dead_letter_limit.",
         )
 
-    def _mend(self) -> str:
+    def _next_step(self) -> str:
         """What to do after the function failed. A fixed function has another digest, and so it is another trial."""
         if self.is_trial:
             return f"{self._fix_the_trial()}; {_OR_DEAD_LETTERS}"
@@ -227,7 +227,7 @@ class Run:
 
     def _call(self, attempt: Attempt) -> DataFrame:
         """What the function makes of the messages: a plan, no row of which is computed."""
-        with told_as_ours(self._where(attempt), self.source, next_step=self._mend()):
+        with told_as_ours(self._where(attempt), self.source, next_step=self._next_step()):
             frames = [self._messages(first, last) for first, last in zip(attempt.firsts, attempt.lasts, strict=True)]
             return in_order(self.source.derive(reduce(lambda one, other: one.unionAll(other), frames)), self.route)
 
@@ -253,7 +253,7 @@ class Run:
         sending = self.sending(attempt)
         with (
             self.session.described(f"relaybox derive {self.route.name}"),
-            told_as_ours(self._where(attempt), self.source, next_step=self._mend()),
+            told_as_ours(self._where(attempt), self.source, next_step=self._next_step()),
         ):
             rows = derived.mapInArrow(partial(reports, sending), "report binary").collect()
         results: list[Published | RelayboxError] = [pickle.loads(row.report) for row in rows]  # noqa: S301  of our own tasks

@@ -47,7 +47,7 @@ class DetachedSegmentFiles:
     files: Sequence[DetachedFile] | None
 
     @property
-    def mend(self) -> str:
+    def next_step(self) -> str:
         """What to do about files that are not as they should be."""
         return (
             "Every executor of Spark must reach the files. If they were changed, restore them from a backup. "
@@ -107,7 +107,7 @@ class DetachedRows:
             raise ContentDiffers(
                 f"store {self.segment.store}, hop {self.segment.hop}: the files in {self.segment.directory} do not have each of "
                 f"the log positions {first} to {last}.",
-                next_step=self.segment.mend,
+                next_step=self.segment.next_step,
             )
         return found.take(pa.array(at))
 
@@ -132,7 +132,7 @@ class DetachedRows:
             raise ContentDiffers(
                 f"store {self.segment.store}, hop {self.segment.hop}: {self.segment.directory} has {len(files)} files with "
                 f"{row_count} rows, the store detached {self.segment.row_count}.",
-                next_step=self.segment.mend,
+                next_step=self.segment.next_step,
             )
         return sorted(files, key=lambda file: file.first)
 
@@ -161,7 +161,7 @@ class DetachedRows:
             raise ContentDiffers(
                 f"store {self.segment.store}, hop {self.segment.hop}: file {file.name} in {self.segment.directory} has {found} "
                 f"{unit}, it had {expected} when it was verified.",
-                next_step=self.segment.mend,
+                next_step=self.segment.next_step,
             )
 
 
@@ -180,7 +180,7 @@ def _file_system(directory: str) -> tuple[fs.FileSystem, str]:
 def gone(segment: DetachedSegmentFiles, error: FileNotFoundError) -> FilesFailed:
     """The error of files that the store counts on."""
     where = f"store {segment.store}, hop {segment.hop}: the files in {segment.directory}"
-    return FilesFailed(f"{where} are not all there: {error}.", next_step=segment.mend)
+    return FilesFailed(f"{where} are not all there: {error}.", next_step=segment.next_step)
 
 
 @contextmanager
@@ -192,10 +192,10 @@ def _file_errors(segment: DetachedSegmentFiles) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except pa.ArrowInvalid as error:
-        raise ContentDiffers(f"{where} are damaged: {error}.", next_step=segment.mend) from error
+        raise ContentDiffers(f"{where} are damaged: {error}.", next_step=segment.next_step) from error
     except OSError as error:  # a page without its checksum is one too
         kind = ContentDiffers if "checksum" in str(error).lower() or "CRC" in str(error) else FilesFailed
-        raise kind(f"{where} can't be read: {error}.", next_step=segment.mend) from error
+        raise kind(f"{where} can't be read: {error}.", next_step=segment.next_step) from error
 
 
 def _bounds(file: pq.ParquetFile, group: int) -> tuple[int, int]:

@@ -32,7 +32,7 @@ from relaybox.stores.schema.migrations import TRANSACTION_ROW
 from relaybox.stores.schema.namespaces import IS_STORE
 from relaybox.stores.schema.object_defects import find_defects, name_altered_views
 from relaybox.stores.schema.sql_files import read_init_file
-from relaybox.stores.schema.table_definitions import mend_tables
+from relaybox.stores.schema.table_definitions import repair_tables
 from relaybox.stores.sessions.settings import LOCK_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class StoreInitialised:
     public_rights: tuple[str, ...]  # what every login may do in the database without a grant: CONNECT, TEMPORARY
     public_rights_revoked: tuple[str, ...]  # which of these this init took from PUBLIC
     repaired: tuple[str, ...]  # what was not as an earlier init had made it: objects or tables changed, rights revoked
-    differing: tuple[str, ...]  # of tables what init leaves, each with the statement that mends it
+    differing: tuple[str, ...]  # of tables what init leaves, each with the statement that repairs it
     payload_checks: tuple[str, ...]  # what changed of the checks that relaybox.yaml asks for with schema_checks
 
     @property
@@ -181,11 +181,11 @@ def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMEN
     applied = tuple(migrations.apply_migrations(session))
     name_store(session, store, segment_rows)
     renewed = renew_functions(session, migrations.sql_directory(), older=older)
-    tables = mend_tables(session)
+    tables = repair_tables(session)
     session.call("relaybox_internal.renew_adoptions")
     durability_changed = record_server(session, store)
     revoked = describe_revoked(granted, list_granted_rights(session))
-    repaired = (*defects.describe(), *tables.mended, *revoked)
+    repaired = (*defects.describe(), *tables.repaired, *revoked)
     return SchemaApplied(roles, applied, renewed, before, durability_changed, repaired, tables.differing)
 
 

@@ -34,7 +34,7 @@ from relaybox.stores.schema.migrations import (
 )
 from relaybox.stores.schema.namespaces import IS_STORE, require_schemas
 from relaybox.stores.schema.stronger_logins import IS_STRONGER, refuse_stronger_login
-from relaybox.stores.schema.table_definitions import mend_tables
+from relaybox.stores.schema.table_definitions import repair_tables
 from relaybox.stores.sessions.lock_holders import OPEN_TRANSACTIONS
 from relaybox.stores.sessions.settings import LOCK_TIMEOUT_SECONDS
 
@@ -86,7 +86,7 @@ def write_script(
         apply_migrations(script)
         name_store(script, store, segment_rows)
         renew_functions(script, sql_directory(), older=older)
-        mend_tables(script)
+        repair_tables(script)
         record_server(script, store)
         script.note("Hops and streams of relaybox.yaml.")
         for hop in routes.hops:

@@ -19,7 +19,7 @@ import psycopg2
 from relaybox import errors
 from relaybox.stores.schema.functions_version import record_version
 from relaybox.stores.schema.migrations import read_table_comments
-from relaybox.stores.schema.object_defects import mark_altered_objects, mend_rights, record_definitions
+from relaybox.stores.schema.object_defects import mark_altered_objects, record_definitions, repair_rights
 from relaybox.stores.schema.sql_files import read_init_file
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def read_files(directory: Path) -> tuple[SqlFile, ...]:
 def renew_functions(session: Statements, directory: Path, *, older: bool = False) -> bool:
     """Applies the files that changed since the last init, in the session's transaction; returns whether there was any.
 
-    Makes again what was dropped or changed by hand, and mends the rights.
+    Makes again what was dropped or changed by hand, and repairs the rights.
 
     Reads the transaction's setting relaybox_init.files (list_files()).
 
@@ -93,7 +93,7 @@ def renew_functions(session: Statements, directory: Path, *, older: bool = False
 
     mark_altered_objects(session)
     is_renewed = bool(session.when(f"{_FILES_DIFFER} or ({_TEXTS_DIFFER})", digest, do=renew))
-    mend_rights(session, grants)
+    repair_rights(session, grants)
     return is_renewed
 
 

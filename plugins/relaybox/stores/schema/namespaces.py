@@ -124,6 +124,6 @@ def require_schemas(session: Statements) -> None:
     """Refuses a login that neither owns the two schemas nor may make them: before init touches what is in them.
 
     Raises:
-        StoreUnusable: the login may not make one of the schemas, or another role owns it. The error names the statement that mends it.
+        StoreUnusable: the login may not make one of the schemas, or another role owns it. The error names the statement that repairs it.
     """
     session.refuse(_MISSING_RIGHTS, kind=errors.StoreUnusable)

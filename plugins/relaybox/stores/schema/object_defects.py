@@ -59,7 +59,7 @@ class StoreDefects:
     unrecorded: tuple[str, ...]
 
     def describe(self) -> tuple[str, ...]:
-        """All that an init of this login can mend, each as a clause."""
+        """All that an init of this login can repair, each as a clause."""
         return (*self.objects, *(one.defect for one in self.rights or () if one.is_mendable))
 
 
@@ -125,7 +125,7 @@ end
 $name_altered_views$
 """  # noqa: S608
 
-_HAS_MENDABLE = """
+_HAS_REPAIRABLE = """
 select exists (
     select from relaybox_internal.list_right_defects() d where d.kind not in ('database', 'everywhere') or d.is_mendable
 )
@@ -235,15 +235,15 @@ def record_definitions(session: Statements) -> None:
     session.execute(_RECORD)
 
 
-def mend_rights(session: Statements, grants: str) -> None:
+def repair_rights(session: Statements, grants: str) -> None:
     """Gives and takes back the rights that differ, by grants.sql. In the session's transaction.
 
     Raises:
         StoreUnusable: something belongs to a role whose rights the login lacks; the error has the statements for a superuser.
     """
 
-    def mend() -> None:
+    def repair() -> None:
         session.execute(grants)
         session.refuse(_LEFT, kind=errors.StoreUnusable)
 
-    session.when(_HAS_MENDABLE, do=mend)
+    session.when(_HAS_REPAIRABLE, do=repair)

@@ -38,10 +38,10 @@ class TableDefect(NamedTuple):
     is_mendable: bool
 
 
-class TableMends(NamedTuple):
-    """What an init mended of the tables of a store, and what it left, each with the statement that mends it."""
+class TableRepairs(NamedTuple):
+    """What an init repaired of the tables of a store, and what it left, each with the statement that repairs it."""
 
-    mended: tuple[str, ...]
+    repaired: tuple[str, ...]
     differing: tuple[str, ...]
 
 
@@ -62,11 +62,11 @@ def find_table_defects(session: StoreSession) -> tuple[TableDefect, ...] | None:
     )
 
 
-def mend_tables(session: Statements) -> TableMends:
-    """Mends what loses nothing, in the session's transaction, after the functions of this version are there. A script tells no result."""
+def repair_tables(session: Statements) -> TableRepairs:
+    """Repairs what loses nothing, in the session's transaction, after the functions of this version are there. A script tells no result."""
     session.set_local({"relaybox_init.tables": _compact(read_definitions())})
-    session.execute(read_init_file("mend_tables"))
-    return TableMends(_told(session, "mended_tables"), _told(session, "differing_tables"))
+    session.execute(read_init_file("repair_tables"))
+    return TableRepairs(_told(session, "repaired_tables"), _told(session, "differing_tables"))
 
 
 def _told(session: Statements, setting: str) -> tuple[str, ...]:

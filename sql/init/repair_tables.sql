@@ -1,12 +1,12 @@
--- Mends the tables of a store where that loses nothing: list_table_defects(). Reads relaybox_init.tables:
--- sql/table_definitions.json. Writes relaybox_init.mended_tables and relaybox_init.differing_tables:
--- what it mended, and what it left with the statement that mends it, each as an array of JSON. What
+-- Repairs the tables of a store where that loses nothing: list_table_defects(). Reads relaybox_init.tables:
+-- sql/table_definitions.json. Writes relaybox_init.repaired_tables and relaybox_init.differing_tables:
+-- what it repaired, and what it left with the statement that repairs it, each as an array of JSON. What
 -- rows contradict, or what others depend on, is left.
-do $mend_tables$
+do $repair_tables$
 declare
     expected constant jsonb := current_setting('relaybox_init.tables')::jsonb;
     defect record;
-    mended jsonb := '[]';
+    repaired jsonb := '[]';
     differing jsonb := '[]';
 begin
     for defect in
@@ -14,7 +14,7 @@ begin
     loop
         begin
             execute defect.statement;
-            mended := mended || to_jsonb(defect.defect);
+            repaired := repaired || to_jsonb(defect.defect);
         exception
             when integrity_constraint_violation or dependent_objects_still_exist
                 or feature_not_supported or invalid_table_definition or insufficient_privilege
@@ -29,7 +29,7 @@ begin
         differing := differing || to_jsonb(format('%s. To repair it: %s', defect.defect, defect.statement));
         raise warning 'init leaves as it is: %. To repair it, as the owner: %', defect.defect, defect.statement;
     end loop;
-    perform set_config('relaybox_init.mended_tables', mended::text, true),
+    perform set_config('relaybox_init.repaired_tables', repaired::text, true),
         set_config('relaybox_init.differing_tables', differing::text, true);
 end
-$mend_tables$;
+$repair_tables$;
