@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from relaybox.airflow.approvals import approved, as_xcom, cell, describe_pinned, pinned
 from relaybox.airflow.forms import REASON, SUBSCRIPTION, chosen_store, given, person
+from relaybox.airflow.operators.route_operator import RouteOperator
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.subscriptions.approvals import pin_subscription
@@ -20,18 +20,13 @@ from relaybox.subscriptions.subscriptions import require_of_stream
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from relaybox.routes import Route
 
 DEAD_LETTER_ID = "dead_letter_id"
 MAX_DEAD_LETTERS = 1000
 
 
-class DeadLettersOperator(BaseOperator):
+class DeadLettersOperator(RouteOperator):
     """Lists the open dead letters of the form; skips if there are none."""
-
-    def __init__(self, *, route: Route, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the numbers of the dead letters and a table to approve. Only the page shows payloads."""
@@ -78,16 +73,12 @@ def dead_letters_table(dead_letters: Sequence[DeadLetter]) -> str:
     return "\n".join(rows)
 
 
-class RedriveOperator(BaseOperator):
+class RedriveOperator(RouteOperator):
     """Redrives the approved dead letters, and no newer ones. Idempotent.
 
     A dead letter that is no longer open, or that was refused again since the approval, is passed over and
     named in the log. Skips if all are passed over.
     """
-
-    def __init__(self, *, route: Route, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.route = route
 
     def execute(self, context: Context) -> dict[str, int]:
         """Returns the number of redriven dead letters, including those that waited behind them."""

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from relaybox.airflow.approvals import PinnedApprovalOperator, approved, as_xcom, cell, describe_pinned, pinned, shown
 from relaybox.airflow.forms import REASON, SUBSCRIPTION, asker, chosen_store, given, person
 from relaybox.airflow.naming import APPROVE_TASK_ID, COUNT_TASK_ID
+from relaybox.airflow.operators.route_operator import RouteOperator
 from relaybox.airflow.replay_trigger import ReplayTrigger
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
@@ -51,12 +51,8 @@ def wanted_range(context: Context) -> Range:
     return Range(given(params, START, "From"), str(params.get(THROUGH) or "latest"))
 
 
-class ReplayCountOperator(BaseOperator):
+class ReplayCountOperator(RouteOperator):
     """Counts the messages to replay. Changes nothing."""
-
-    def __init__(self, *, route: Route, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns stream positions, messages, bytes and seconds, for display in XCom, and a table to approve."""
@@ -113,17 +109,13 @@ class ReplayApprovalOperator(PinnedApprovalOperator):
         return answer and {**answer, _CLEARED: context["dag_run"].clear_number}
 
 
-class ReplayOperator(BaseOperator):
+class ReplayOperator(RouteOperator):
     """Opens a second cursor for the range, and succeeds when its consumers have read it. The live cursor does not move.
 
     Meanwhile it waits in the triggerer, for as long as its execution_timeout, and holds no slot.
     Safe to kill, clear and run twice: the store records each request. A cleared run reads its range again; a run that is not
     cleared begins one range at most, and fails if that was cancelled.
     """
-
-    def __init__(self, *, route: Route, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns how far the range was read. Skips a dry run, and an interval without messages."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from relaybox.airflow.assets import settled_asset
 from relaybox.airflow.links import BatchesLink
 from relaybox.airflow.naming import run_name
+from relaybox.airflow.operators.route_operator import RouteOperator
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.hops.confirmations import settle_hop
@@ -18,14 +17,13 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class HopSettleOperator(BaseOperator):
+class HopSettleOperator(RouteOperator):
     """Reads the confirmations at the destination and records them at the source. Idempotent; never early."""
 
     operator_extra_links = (BatchesLink(),)
 
     def __init__(self, *, route: Route, hop: Hop, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.route = route
+        super().__init__(route=route, **kwargs)
         self.hop = hop
 
     def execute(self, context: Context) -> dict[str, int]:

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from relaybox.airflow.approvals import approved, cell
 from relaybox.airflow.forms import REASON, asker, given, person
+from relaybox.airflow.operators.route_operator import RouteOperator
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.streams.holdback import StoreHoldback, read_holdback
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
 SENDER, THROUGH = "sender", "through"
 
 
-class GapOperator(BaseOperator):
+class GapOperator(RouteOperator):
     """Lists the missing messages of a sender at each store, and the last index to skip; skips if none is missing."""
 
     def __init__(self, *, routes: Routes, route: Route, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(route=route, **kwargs)
         self.routes = routes
-        self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the epoch and the last index to skip, and a table to approve."""
@@ -100,12 +99,8 @@ def gap_table(found: Iterable[StoreHoldback], sender: str, epoch: int | None, th
     return "\n".join(rows)
 
 
-class SkipOperator(BaseOperator):
+class SkipOperator(RouteOperator):
     """Skips the approved gap at each store. Idempotent: messages that arrived meanwhile are not skipped."""
-
-    def __init__(self, *, route: Route, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.route = route
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Returns the result of each store."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from relaybox.airflow.approvals import approved, cell, rejected
 from relaybox.airflow.forms import REASON, given, person
 from relaybox.airflow.naming import RUN_NAME_TEMPLATE, run_name
 from relaybox.airflow.operators.driver import SparkDriverOperator
+from relaybox.airflow.operators.route_operator import RouteOperator
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.routes import Route
@@ -54,12 +54,8 @@ class TryOperator(SparkDriverOperator):
                 self.run_driver(*(["--from", start] if start else []), *(["--through", through] if through else []))
 
 
-class CompareOperator(BaseOperator):
+class CompareOperator(RouteOperator):
     """Compares the open trial with what the present version has sent. Changes nothing."""
-
-    def __init__(self, *, route: Route, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the trial and a table to approve: counts, and no key and no payload."""
@@ -93,12 +89,8 @@ def comparison_table(route: Route, found: TrialComparison, *, republish: bool) -
     return "\n\n".join(told)
 
 
-class PromoteOperator(BaseOperator):
+class PromoteOperator(RouteOperator):
     """Promotes the approved trial, and no other one. Idempotent."""
-
-    def __init__(self, *, route: Route, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.route = route
 
     def execute(self, context: Context) -> dict[str, int]:
         """Returns the version and the stream position from which it derives."""
@@ -117,12 +109,8 @@ class PromoteOperator(BaseOperator):
         return {"version": candidate.version, "first_stream_position": first}
 
 
-class DropRejectedOperator(BaseOperator):
+class DropRejectedOperator(RouteOperator):
     """Drops the rejected trial, and no other one. Idempotent. Skipped after an approval; fails if nobody answered: the trial is open."""
-
-    def __init__(self, *, route: Route, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the trial, and whether this try of the task has dropped it."""
