@@ -14,7 +14,7 @@ from relaybox.monitoring.status import HopStatus, Status, hop_status, status_of
 from relaybox.monitoring.store_readings import StoreReading, start_reading
 from relaybox.retention.detached_segments import DetachedLog, list_detached_logs
 from relaybox.stores.opening import store_session
-from relaybox.stores.parallel_reads.exchange import Readings
+from relaybox.stores.parallel_reads.exchange import ParallelRead
 from relaybox.stores.readers.orphaned_hops import OrphanedHop, list_orphaned_hops
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def read_overview(routes: Routes, *, open_for_seconds: float = OPEN_SECONDS) -> 
 
 def start_overview(
     routes: Routes, stores: Iterable[Store], *, open_for_seconds: float = OPEN_SECONDS
-) -> Readings[StoreReading[StoreLook]]:
+) -> ParallelRead[StoreReading[StoreLook]]:
     """Begins to ask these stores for their part of it, and of the hops between them."""
     return start_reading(routes, stores, lambda store: _look(store, routes, open_for_seconds))
 

@@ -25,7 +25,7 @@ from relaybox.verification.reliability import Delivery, compose, measure_deliver
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Route, Routes
-    from relaybox.stores.parallel_reads.exchange import Readings
+    from relaybox.stores.parallel_reads.exchange import ParallelRead
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def read_status(routes: Routes) -> Status:
 
     Raises nothing for a store that does not answer: see `Status.errors`.
     """
-    readings: Readings[StoreReading[None]] = start_reading(routes, tuple(routes.stores.values()), lambda _: None)
+    readings: ParallelRead[StoreReading[None]] = start_reading(routes, tuple(routes.stores.values()), lambda _: None)
     readings.wait()
     said = {store.name: reading for store, reading in readings.answers.items()}
     hops = {hop.name: hop_status(hop, said[hop.source.name], said[hop.destination.name]) for hop in routes.hops}

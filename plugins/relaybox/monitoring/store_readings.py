@@ -23,7 +23,7 @@ from relaybox.monitoring.store_answers import (
     read_streams,
 )
 from relaybox.stores.opening import one_session
-from relaybox.stores.parallel_reads.exchange import Reader, Readings
+from relaybox.stores.parallel_reads.exchange import ParallelRead, StoreReader
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Routes, Store
@@ -68,7 +68,7 @@ class StoreReading(Generic[_Seen]):
 
 def start_reading(
     routes: Routes, stores: Iterable[Store], look: Callable[[Store], _Seen | None]
-) -> Readings[StoreReading[_Seen]]:
+) -> ParallelRead[StoreReading[_Seen]]:
     """Asks these stores, side by side, how far the hops between them are.
 
     The source of a hop is asked before its destination, so that a batch confirmed there is published here; and once more after it, so
@@ -81,7 +81,7 @@ def start_reading(
     """
     asked = tuple(stores)
     hops = [hop for hop in routes.hops if hop.source in asked and hop.destination in asked]
-    return Readings(
+    return ParallelRead(
         asked,
         partial(_read_store, routes=routes, hops=hops, look=look),
         owed=lambda store: (
@@ -94,7 +94,7 @@ def start_reading(
 
 def _read_store(
     store: Store,
-    reader: Reader[StoreReading[_Seen]],
+    reader: StoreReader[StoreReading[_Seen]],
     *,
     routes: Routes,
     hops: Sequence[Hop],
@@ -114,7 +114,7 @@ def _read_store(
 class _StorePart(Generic[_Seen]):
     """What is asked of one store, and what it has said so far."""
 
-    def __init__(self, store: Store, hops: Sequence[Hop], reader: Reader[StoreReading[_Seen]]) -> None:
+    def __init__(self, store: Store, hops: Sequence[Hop], reader: StoreReader[StoreReading[_Seen]]) -> None:
         self._store, self._reader = store, reader
         self._leaving = {hop.name: hop for hop in hops if hop.source == store}
         self._arriving = {hop.name: hop for hop in hops if hop.destination == store}

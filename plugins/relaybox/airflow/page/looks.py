@@ -17,9 +17,9 @@ from relaybox.stores.parallel_reads.deadlines import Inquiry, current_inquiry
 if TYPE_CHECKING:
     from relaybox.errors import RelayboxError
     from relaybox.routes import Hop, Routes, Store
-    from relaybox.stores.parallel_reads.exchange import Readings
+    from relaybox.stores.parallel_reads.exchange import ParallelRead
 
-    OneReading = Readings[StoreReading[StoreLook]]
+    OneReading = ParallelRead[StoreReading[StoreLook]]
 
 LATE_SECONDS = (1.0, 5.0)
 """A store is never late before the first, and always after the second."""

@@ -41,7 +41,7 @@ class _Board:
             self.changed.notify_all()
 
 
-class Reader(Generic[_Answer]):
+class StoreReader(Generic[_Answer]):
     """The part of one store, for the thread that reads it."""
 
     def __init__(self, board: _Board, owed: Iterable[Key]) -> None:
@@ -91,7 +91,7 @@ class Reader(Generic[_Answer]):
         self._board.changed.notify_all()
 
 
-class Readings(Generic[_Answer]):
+class ParallelRead(Generic[_Answer]):
     """One reading of several stores, which begins when this is made.
 
     Args:
@@ -104,7 +104,7 @@ class Readings(Generic[_Answer]):
     def __init__(
         self,
         stores: Iterable[Store],
-        read: Callable[[Store, Reader[_Answer]], _Answer],
+        read: Callable[[Store, StoreReader[_Answer]], _Answer],
         *,
         owed: Callable[[Store], Iterable[Key]],
         otherwise: Callable[[errors.RelayboxError], _Answer],
@@ -112,7 +112,9 @@ class Readings(Generic[_Answer]):
         self._board = _Board()
         self._otherwise = otherwise
         self._answers: dict[Store, Future[_Answer]] = {store: Future() for store in stores}
-        self._readers: dict[Store, Reader[_Answer]] = {store: Reader(self._board, owed(store)) for store in self._answers}
+        self._readers: dict[Store, StoreReader[_Answer]] = {
+            store: StoreReader(self._board, owed(store)) for store in self._answers
+        }
         inquiry = current_inquiry()
         parts = {} if inquiry is None else {store: inquiry.of_one_store(times=LONGEST_READING) for store in self._answers}
         for store, reader in self._readers.items():

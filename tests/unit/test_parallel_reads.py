@@ -12,18 +12,18 @@ import pytest
 from relaybox.errors import StoreUnreachable
 from relaybox.routes import Store
 from relaybox.stores.parallel_reads.deadlines import Inquiry
-from relaybox.stores.parallel_reads.exchange import Reader, Readings
+from relaybox.stores.parallel_reads.exchange import ParallelRead, StoreReader
 from tests.support.patience import Deadline, patience
 
 FIRST, SECOND, THIRD = (Store(name, service=name, connection=name) for name in ("first", "second", "third"))
 KEYS = {FIRST: ("said", "first"), SECOND: ("said", "second"), THIRD: ("said", "third")}
 
 
-def read(stores: tuple[Store, ...], reading: Callable[[Store, Reader[Any]], Any]) -> Readings[Any]:
-    return Readings(stores, reading, owed=lambda store: [KEYS[store]], otherwise=type)
+def read(stores: tuple[Store, ...], reading: Callable[[Store, StoreReader[Any]], Any]) -> ParallelRead[Any]:
+    return ParallelRead(stores, reading, owed=lambda store: [KEYS[store]], otherwise=type)
 
 
-def heard(reader: Reader[Any], *of: Store) -> dict[str, Any]:
+def heard(reader: StoreReader[Any], *of: Store) -> dict[str, Any]:
     return {name: told for batch in reader.hear([KEYS[store] for store in of]) for (_, name), told in batch}
 
 
@@ -38,7 +38,7 @@ def never() -> Iterator[threading.Event]:
 def test_each_hears_what_the_others_tell() -> None:
     """In whichever order they tell it; what a store owes and does not tell is None."""
 
-    def reading(store: Store, reader: Reader[Any]) -> Any:
+    def reading(store: Store, reader: StoreReader[Any]) -> Any:
         if store == THIRD:
             return {}
         reader.tell({KEYS[store]: store.name.upper()})
@@ -52,7 +52,7 @@ def test_each_hears_what_the_others_tell() -> None:
 def test_a_store_that_is_late_is_given_up_and_those_that_wait_for_it_are_not_late(never: threading.Event) -> None:
     """Its seconds are over; theirs did not run meanwhile, and they go on without its word."""
 
-    def reading(store: Store, reader: Reader[Any]) -> Any:
+    def reading(store: Store, reader: StoreReader[Any]) -> Any:
         if store == FIRST:
             never.wait()
         return heard(reader, FIRST)
@@ -67,7 +67,7 @@ def test_a_store_that_is_late_is_given_up_and_those_that_wait_for_it_are_not_lat
 def test_a_look_goes_on_without_the_late_ones_and_has_what_the_others_said(never: threading.Event) -> None:
     """Also what a store said that waits for a late one."""
 
-    def reading(store: Store, reader: Reader[Any]) -> Any:
+    def reading(store: Store, reader: StoreReader[Any]) -> Any:
         reader.so_far = "so far"
         if store == FIRST:
             never.wait()
@@ -93,7 +93,7 @@ def test_where_all_are_slow_none_is_late_until_the_last_moment(never: threading.
 
 
 def test_an_error_that_is_no_answer_is_told_to_who_asks_and_holds_nobody_up() -> None:
-    def reading(store: Store, reader: Reader[Any]) -> Any:
+    def reading(store: Store, reader: StoreReader[Any]) -> Any:
         if store == FIRST:
             raise ValueError("broken")
         return heard(reader, FIRST)
