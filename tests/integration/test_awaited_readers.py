@@ -120,7 +120,7 @@ def test_retention_names_first_who_needs_more_than_an_awaited_reader(
     for count, holder in ((0, before), (COUNT, after)):
         move(small, count)
         kept = retain(small, "analytics", "flights/2")
-        tables = read_retention(at, named_readers(small.routes, at)).tables
+        tables = read_retention(at, small.routes).tables
         first = next(table for table in tables if table.hop == "flights/2").holders[0]
         assert (kept.holder, kept.needs_from) == (f"{first.kind} {first.name}", first.needs_from)
         assert (*result(kept), kept.holder) == (*KEPT, holder)
