@@ -8,7 +8,7 @@ import pytest
 
 from relaybox.monitoring import message_search
 from relaybox.monitoring.message_trace import DeliveryState, HopStage, Trace, trace_message
-from relaybox.stores.sessions import StoreSession
+from relaybox.stores.sessions.store_session import StoreSession
 from tests.integration.derivation_steps import derive_all
 from tests.support.derivations import HERE, DerivedWorld
 from tests.support.senders import declare, send_caused
