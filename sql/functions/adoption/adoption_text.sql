@@ -11,7 +11,7 @@ select
             when jsonb_typeof(p.part) = 'string' then format('%L::pg_catalog.text', p.part #>> '{}')
             when p.part ->> 'filter' = 'lower' then format('pg_catalog.lower(%s)', t.value)
             when p.part ->> 'filter' = 'base64'
-                then format('pg_catalog.translate(pg_catalog.encode((relaybox_row).%I, ''base64''), e''\n'', '''')', p.part ->> 'column')
+                then format(e'pg_catalog.translate(pg_catalog.encode((relaybox_row).%I, ''base64''), e''\\n'', '''')', p.part ->> 'column')
             else t.value
         end,
         ' operator(pg_catalog.||) ' order by p.number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from relaybox.amounts import amount
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, hidden, ok, warning
@@ -42,9 +42,10 @@ def check_dead_letters(examined: Examined) -> Iterator[Diagnosis]:
         return
     found = examined.session.rows(_LettersOfEnded, _OF_ENDED)
     for one in found:
+        ended_at = f"{one.ended_at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
         yield warning(
-            f"Subscription {one.subscription} ended at {one.ended_at:%Y-%m-%d %H:%M} with {amount(one.letter_count, 'open dead letter')}, "
-            f"the first is {one.first_dead_letter_id}: no consumer gets them, and retention keeps their segments.",
+            f"Subscription {one.subscription} ended at {ended_at} with {amount(one.letter_count, 'open dead letter')}, the first is "
+            f"{one.first_dead_letter_id}: no consumer gets them, and retention keeps their segments.",
             f"To see them, run: relaybox dead-letters list {examined.store.name} --subscription {shlex.quote(one.subscription)}. Process "
             "what is still wanted by hand, for redrive refuses them. Then run for each: relaybox dead-letters drop "
             f'{examined.store.name} {one.first_dead_letter_id} --reason "..." All at once: {RUNBOOK}.',
