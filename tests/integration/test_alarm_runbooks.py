@@ -262,7 +262,9 @@ def test_dead_letters(world: World) -> None:
     world.query(STORE, "select relaybox.unsubscribe('reports', 'nobody reads them')")
     ((severity, what, next_step),) = diagnose(STORE, "dead_letters")
     assert severity == "warning"
-    assert re.match(r"Subscription reports ended at \S+ \S+ UTC with 1 open dead letter, the first is 2: no consumer gets them", what)
+    assert re.match(
+        r"Subscription reports ended at \S+ \S+ UTC with 1 open dead letter, the first is 2: no consumer gets them", what
+    )
     assert "relaybox dead-letters list hub --subscription reports" in next_step
     assert "relaybox dead-letters drop hub 2 --reason" in next_step
     said = follow(world, "dead-letters", between={3: consume})
