@@ -24,7 +24,7 @@ def test_a_long_batch_logs_rows_slices_and_rate_while_it_is_copied(
 ) -> None:
     """From the destination's receipts, so whoever copies; a batch that is shorter than the pause logs nothing."""
     caplog.set_level("INFO", logger="relaybox")
-    monkeypatch.setattr("relaybox.stores.settings.LOCK_TIMEOUT_SECONDS", 600)
+    monkeypatch.setattr("relaybox.stores.sessions.settings.LOCK_TIMEOUT_SECONDS", 600)
     monkeypatch.setattr("relaybox.hops.progress.PROGRESS_SECONDS", 3600.0)
     world.change_route(limits={"batch_rows": 80, "slice_rows": 10})
     world.send_many(80)
