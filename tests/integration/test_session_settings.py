@@ -13,7 +13,7 @@ from relaybox.stores.sessions.answer_limits import LimitedCursor
 from relaybox.stores.sessions.connections import connect, open_session
 from relaybox.stores.sessions.settings import PLANNER_SETTINGS, duration
 from tests.support.cli import diagnose, invoke
-from tests.support.world import STORES, World, routes_file
+from tests.support.world import STORES, World, routes_file, wait_until
 
 pytestmark = pytest.mark.thorough
 
@@ -76,7 +76,8 @@ def test_our_sessions_stand_above_database_role_and_what_is_set_later(world: Wor
         world.query("airline", "alter system set default_transaction_isolation = 'serializable'")
         try:
             world.query("airline", "select pg_reload_conf()")
-            assert world.value("airline", "show default_transaction_isolation") == "serializable"
+            changed = "show default_transaction_isolation"
+            wait_until(lambda: world.value("airline", changed) == "serializable", "the server has reloaded")
             cursor.execute("select current_setting('transaction_isolation'), current_setting('idle_session_timeout')")
             assert cursor.fetchone() == ("read committed", "0")
             cursor.execute("show search_path")
