@@ -307,7 +307,7 @@ def test_a_moved_subscription_of_processed_by_has_one_way_to_go_on(world: World)
     assert (orphaned["kind"], orphaned["stream"], awaited["kind"], awaited["stream"]) == ("orphaned", "r1", "awaited", "r2")
     assert orphaned["next_step"] == awaited["next_step"]
     assert (
-        "When it is 0 behind there, in store hub, run: select relaybox.unsubscribe('x', 'REASON'); then run:"
+        "When it is 0 behind there, without delayed messages and dead letters, which end with it, in store hub, run: select relaybox.unsubscribe('x', 'REASON'); then run:"
         in awaited["next_step"]
     )
     said = text("subscriptions")

@@ -1,7 +1,7 @@
 """Logs of which retention keeps all, since relaybox.yaml gives them a reader that holds nothing there yet.
 
-Either the reader has no subscription to their stream (stores.awaited_readers). Or relaybox.yaml brings a topic of an open subscription in
-their stream now, and nothing keeps its messages there until the subscription goes on with them.
+Either the reader has no subscription to their stream (stores.readers.awaited_readers). Or relaybox.yaml brings a topic of an open
+subscription in their stream now, and nothing keeps its messages there until the subscription goes on with them.
 """
 
 from __future__ import annotations

@@ -110,7 +110,8 @@ def _subscribe_or_remove(
         return f"In store {store}, run: {subscribe} {remove}"
     end = f"select relaybox.unsubscribe('{subscription}', 'REASON');"
     reads = (
-        f"Subscription {subscription} reads another stream, or one topic alone. When it is 0 behind there, in store {store}, run:"
+        f"Subscription {subscription} reads another stream, or one topic alone. When it is 0 behind there, without delayed messages and "
+        f"dead letters, which end with it, in store {store}, run:"
     )
     return f"{reads} {end} then run: {subscribe} {remove}"
 

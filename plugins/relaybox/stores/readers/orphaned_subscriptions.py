@@ -86,7 +86,7 @@ class OrphanedSubscription:
         if not self.elsewhere:
             return f"Give it a route again. Or, when {self._is_done}: {end}"
         missing = " ".join(map(self._keep, self.unkept))
-        now = f"Before retention drops what no subscription keeps, in store {self.store}, run: {missing}" if missing else ""
+        now = f"In store {self.store}, run: {missing}" if missing else ""
         return self._go_on(now, end)
 
     @property

@@ -79,7 +79,7 @@ class ReducedSubscription:
         again = f"Messages that {self.stream} delivered and the outbox still had come again, with their message_id."
         if self.reader is None:
             return (
-                f"Before retention drops what no subscription keeps: {keep} Let its workers read {' and '.join(names)} beside it. {again} "
+                f"{keep} Let its workers read {' and '.join(names)} beside it. {again} "
                 f"If it goes on without {lost}, then run: {end}"
             )
         kind = "sink of Kafka" if self.reader == "kafka" else self.reader
